@@ -1,4 +1,4 @@
-"""The sources of a comparison: folders, grids and W&B projects, from what is typed to the runs."""
+"""The sources of a comparison: run folders, grids, CSV files and W&B projects, from what is typed to the runs."""
 
 from __future__ import annotations
 
@@ -8,71 +8,31 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from slotbench.comparison.protocol import GridProtocol, read_protocol
-from slotbench.comparison.records import ComparisonError, RunRecord
+import pandas as pd
+
 from slotbench.comparison.run_folders import find_run_folders, read_run_folder
+from slotbench.comparison.runs import FACTS, ComparisonError, Protocol, Run, Runs
+from slotbench.comparison.settings import SEED
 from slotbench.errors import FileError
-from slotbench.files import read_json
-from slotbench.records import valid_part
-from slotbench.runs.folder import RECORD, RunFolder, RunFolderError
-from slotbench.runs.grid_record import GridRecord
-from slotbench.yaml_files import read_yaml
+from slotbench.io import read_json_object_or_none, read_yaml
 
-__all__ = ["Sources", "open_sources", "read_sources"]
-
-_GRID = "grid.yaml"
-_ONLINE, _OFFLINE = "wandb:", "wandb-offline:"
+__all__ = ["read_sources"]
 
 
 @dataclass
-class Sources:
-    """What the arguments stand for.
+class _Found:
+    """What has been read so far."""
 
-    Attributes:
-        runs: every run once.
-        metrics: what a grid file wants to be compared by.
-        titles: a name for each argument.
-        notes: what was found and left out.
-        protocols: of the grids that have one.
-        grids: how many of the arguments are grids.
-    """
-
-    runs: list[RunRecord] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
     metrics: list[str] = field(default_factory=list)
     titles: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    protocols: list[GridProtocol] = field(default_factory=list)
+    protocols: list[Protocol] = field(default_factory=list)
     grids: int = 0
 
-    @property
-    def protocol(self) -> GridProtocol | None:
-        """That of the only grid; runs of several grids have none in common."""
-        return self.protocols[0] if len(self.protocols) == len(self.titles) == 1 else None
 
-    @property
-    def title(self) -> str:
-        """What all of the runs have in common: an argument's name, their group, or the beginning of the names."""
-        titles = list(dict.fromkeys(self.titles))
-        if len(titles) == 1:
-            return titles[0]
-        groups = {run.info.get("group") for run in self.runs}
-        if len(groups) == 1 and (group := groups.pop()):
-            return str(group)
-        first, last = min(titles), max(titles)
-        same = next(
-            (place for place, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first)
-        )
-        common = first[:same].rstrip("-_=. ")
-        return common if len(common) > 2 else f"{len(self.runs)} runs"
-
-
-def read_sources(arguments: Sequence[str], runs_dir: Path = Path("runs")) -> list[RunRecord]:
-    """The runs of `open_sources` alone."""
-    return open_sources(arguments, runs_dir).runs
-
-
-def open_sources(arguments: Sequence[str], runs_dir: Path = Path("runs")) -> Sources:
-    """Reads every argument: a run folder, a folder of runs, a grid file, `wandb:ADDRESS` or `wandb-offline:DIR`.
+def read_sources(arguments: Sequence[str], runs_dir: Path = Path("runs")) -> Runs:
+    """Reads every argument: a run folder, a folder of runs, a grid file, a CSV of runs, or `wandb:ENTITY/PROJECT`.
 
     Args:
         arguments: at least one.
@@ -81,146 +41,142 @@ def open_sources(arguments: Sequence[str], runs_dir: Path = Path("runs")) -> Sou
     Raises:
         ComparisonError: an argument is none of these, or there is nothing to compare.
     """
-    sources = Sources()
-    seen: set[Path] = set()
+    found = _Found()
     for argument in arguments:
-        if argument.startswith((_ONLINE, _OFFLINE)):
-            _add_wandb(argument, sources)
-            continue
-        path = Path(argument)
-        if os.path.isfile(path):
-            path = _grid_folder(path, runs_dir, sources)
+        if argument.startswith("wandb:"):
+            from slotbench.comparison.wandb_runs import read_wandb
+
+            found.titles.append(argument.removeprefix("wandb:"))
+            found.runs += read_wandb(found.titles[-1])
+        elif argument.endswith(".csv"):
+            _add_csv(Path(argument), found)
+        elif os.path.isfile(argument):
+            _add_folder(_grid_folder(Path(argument), runs_dir, found), found)
         else:
-            sources.titles.append(_title(path))
-        _add_folder(path, sources, seen)
-    if not sources.runs:
-        raise ComparisonError("; ".join(sources.notes) or f"no runs in {', '.join(arguments)}")
-    sources.metrics = list(dict.fromkeys(sources.metrics))
-    _make_ids_unique(sources.runs)
-    return sources
+            found.titles.append(_title(Path(argument)))
+            _add_folder(Path(argument), found)
+    if not found.runs:
+        raise ComparisonError("; ".join(found.notes) or f"no runs in {', '.join(arguments)}")
+    unique: dict[str, Run] = {}
+    places = set()
+    for run in found.runs:
+        if (place := os.path.realpath(run.facts["source"])) not in places or "://" in place:
+            places.add(place)
+            name = next(name for count in range(len(found.runs)) if (name := _numbered(run.id, count)) not in unique)
+            unique[name] = replace(run, id=name)
+    single = len(arguments) == 1 and found.protocols
+    return Runs(
+        unique,
+        metrics=list(dict.fromkeys(found.metrics)),
+        title=found.titles[0] if len(set(found.titles)) == 1 else _common_title(found),
+        notes=found.notes,
+        protocol=found.protocols[0] if single else None,
+        is_grid=found.grids == len(arguments),
+    )
+
+
+def _numbered(name: str, count: int) -> str:
+    return f"{name}~{count + 1}" if count else name
 
 
 def _title(path: Path) -> str:
-    place = Path(os.path.realpath(path))  # which loops of links do not end
-    return place.parent.name if os.path.isfile(path / RECORD) else place.name
+    place = path.resolve()
+    return place.parent.name if (path / "run.json").is_file() else place.name
 
 
-def _add_wandb(argument: str, sources: Sources) -> None:
-    from slotbench.comparison.wandb.offline import read_wandb_offline
-    from slotbench.comparison.wandb.online import read_wandb
-
-    kind, _, address = argument.partition(":")
-    if not address:
-        raise ComparisonError(f"{argument} names nothing; type wandb:ENTITY/PROJECT or wandb-offline:FOLDER")
-    found = read_wandb(address) if kind == "wandb" else read_wandb_offline(Path(address))
-    if not found:
-        sources.notes.append(f"no runs in {argument}")
-    sources.runs += found
-    sources.titles.append(address)
+def _common_title(found: _Found) -> str:
+    groups = {run.facts.get("group") for run in found.runs}
+    return (groups.pop() if len(groups) == 1 else None) or f"{len(found.runs)} runs"
 
 
-def _grid_folder(path: Path, runs_dir: Path, sources: Sources) -> Path:
+def _add_csv(path: Path, found: _Found) -> None:
+    """A line a run: a study's records, or what `slotbench compare --runs --out FILE.csv` has written."""
+    try:
+        names = pd.read_csv(path, nrows=0).columns
+        texts = dict.fromkeys((name for name in names if "/" not in name), str)
+        table = pd.read_csv(path, dtype=texts)
+    except FileNotFoundError as error:
+        raise ComparisonError(f"there is no file {path}") from error
+    except (OSError, ValueError) as error:
+        raise ComparisonError(f"{path} is no CSV of runs: {error}") from error
+    table = table.rename(columns={"point": "run", "grid": "group", "steps": "step", "seed": SEED})
+    if "reported" in table:
+        # what was run to choose flatters the seed that it was made on
+        table = table[table.pop("reported") == "True"]
+    numeric = {"step", "seconds", "seconds_per_step", "parameters", "diverged_at", "gain_in_last_quarter"}
+    if "hours" in table:
+        table["seconds"] = 3600 * table.pop("hours").astype(float)
+    for position, (_, row) in enumerate(table.iterrows()):
+        known = row.dropna().to_dict()
+        run_id = str(known.pop("run", position))
+        scores = {name: known.pop(name) for name in list(known) if "/" in name}
+        facts = {name: known.pop(name) for name in FACTS if name in known}
+        facts |= {name: float(facts[name]) for name in numeric if name in facts}
+        defaults = {"name": run_id, "source": f"{path}#{run_id}", "state": "finished"}
+        found.runs.append(Run(run_id, defaults | facts, {key: str(value) for key, value in known.items()}, scores))
+    found.titles.append(path.stem)
+
+
+def _grid_folder(path: Path, runs_dir: Path, found: _Found) -> Path:
     """The folder that a grid file's points run in."""
     grid = _yaml(path)
     if not isinstance(grid, dict) or "base" not in grid:
         runs = runs_dir / path.stem
+        near = f"; did you mean {runs}?" if runs.is_dir() else ""
         raise ComparisonError(
-            f"{path} is a file without `base`, so no grid; expected a run folder, a folder of runs, or a grid file"
-            + (f"; did you mean {runs}?" if runs.is_dir() else "")
+            f"{path} is a file without `base`, so no grid; expected a run folder, a folder of runs, or "
+            f"a grid file{near}"
         )
-    given = grid.get("name")
-    name = given if isinstance(given, str) and Path(given).name == given else path.stem
+    name = str(grid.get("name") or path.stem)
     folder = runs_dir / name
     if not folder.is_dir():
         raise ComparisonError(
             f"no point of {path} has run yet: there is no {folder}; `slotbench grid run {path}` makes the runs, "
             "--runs_dir DIR says where they are"
         )
-    sources.titles.append(name)
-    sources.metrics += _metrics(grid)
+    found.titles.append(name)
+    found.metrics += map(str, grid.get("metrics") or ())
     return folder
 
 
-def _add_folder(path: Path, sources: Sources, seen: set[Path]) -> None:
-    if not os.path.isdir(path):
-        try:
-            RunFolder.open(path)
-        except RunFolderError as error:
-            raise ComparisonError(str(error)) from error
-    if os.path.isfile(path / _GRID) and not sources.metrics:
-        try:
-            sources.metrics += _metrics(_yaml(path / _GRID))
-        except ComparisonError as error:
-            # the runs are there all the same
-            sources.notes.append(f"the grid's own metrics are not known: {error}")
+def _add_folder(path: Path, found: _Found) -> None:
+    if not path.is_dir():
+        raise ComparisonError(f"there is no run {path}")
+    if not found.metrics and (path / "grid.yaml").is_file():
+        found.metrics += map(str, (_yaml(path / "grid.yaml") or {}).get("metrics") or ())
     folders = list(find_run_folders(path))
-    points, starts, protocol = _points(path)
-    sources.grids += bool(points)
+    record = read_json_object_or_none(path / "grid.json")
+    points = {point["id"] for point in record.get("points", ())} if record else set()
     if not folders and not points:
-        raise ComparisonError(f"no runs in {path}: neither it nor a folder in it, three deep, holds {RECORD}")
-    # what was run to choose is not reported: a choice flatters the seed that it was made on
-    no_rows = starts | (protocol.choosing if protocol is not None else set())
-    folders = [folder for folder in folders if folder.name not in no_rows]
-    points -= no_rows
-    others = [folder for folder in folders if points and folder.name not in points]
-    if starts:
-        sources.notes.append(f"{len(starts)} points of {path.name} that the others start from are no rows")
-    if protocol is not None:
-        sources.protocols.append(protocol)
-        if not points:
-            sources.notes.append(f"no seed of {path} is to be reported yet: slotbench grid status says what is missing")
-    # a point that has not begun may have a folder already
-    waiting = [
-        folder for folder in folders if not os.path.exists(folder / RECORD) and os.path.exists(folder / "point.json")
-    ]
+        raise ComparisonError(f"no runs in {path}: neither it nor a folder in it, three deep, holds run.json")
+    if record:
+        found.grids += 1
+        protocol = record.get("protocol")
+        if protocol:
+            given = {name: protocol.get(name) or () for name in ("values", "variants")}
+            seeds = protocol.get("seed")
+            seeds = seeds if isinstance(seeds, list) else [seeds]
+            found.protocols.append(Protocol(protocol["choose"], seeds=seeds, metric=protocol.get("by", ""), **given))
+        # what was run to choose is not reported: a choice flatters the seed that it was made on
+        no_rows = {point["id"] for point in record.get("points", ()) if point.get("stage") == "choose"}
+        if starts := points & set(record.get("starts", ())):
+            found.notes.append(f"{len(starts)} points of {path.name} that the others start from are no rows")
+        points -= no_rows | starts
+        others = [folder for folder in folders if folder.name not in points | no_rows | starts]
+        folders = [folder for folder in folders if folder.name in points and (folder / "run.json").is_file()]
+        if len(folders) < len(points):
+            found.notes.append(f"{len(points) - len(folders)} of the {len(points)} points of {path} have not run yet")
+        if others:
+            found.notes.append(f"{len(others)} runs in {path} are no points of the grid as it is now, and left out")
     for folder in folders:
-        if (resolved := Path(os.path.realpath(folder))) in seen or folder in others or folder in waiting:
-            continue
-        seen.add(resolved)
         try:
-            sources.runs.append(read_run_folder(folder))
+            found.runs.append(read_run_folder(folder))
         except (ComparisonError, FileError, OSError) as error:
-            sources.notes.append(f"{error}: left out" if len(folders) > 1 else str(error))
-    begun = len(folders) - len(others) - len(waiting)
-    expected = max(len(points), begun + len(waiting))
-    if begun < expected:
-        sources.notes.append(f"{expected - begun} of the {expected} points of {path} have not run yet")
-    if others:
-        sources.notes.append(
-            f"{len(others)} runs in {path} are no points of the grid as it is now, and left out, "
-            f"such as {others[0].name}"
-        )
-
-
-def _points(path: Path) -> tuple[set[str], set[str], GridProtocol | None]:
-    """The folders of a grid's points, those that others start from, its protocol; none if the folder is no grid's."""
-    try:
-        record = valid_part(read_json(path / "grid.json"), GridRecord)
-    except FileError:
-        return set(), set(), None
-    points = {point["id"] for point in record.get("points", ())}
-    return points, points & set(record.get("starts", ())), read_protocol(record)
+            found.notes.append(f"{error}: left out" if len(folders) > 1 else str(error))
 
 
 def _yaml(path: Path) -> Any:
     try:
         return read_yaml(path)
     except FileError as error:
-        raise ComparisonError(str(error).splitlines()[0]) from error
-
-
-def _metrics(grid: Any) -> list[str]:
-    wanted = grid.get("metrics") if isinstance(grid, dict) else None
-    return [str(name) for name in wanted] if isinstance(wanted, list) else []
-
-
-def _make_ids_unique(runs: list[RunRecord]) -> None:
-    taken: set[str] = set()
-    for index, run in enumerate(runs):
-        name, count = run.id, 1
-        while name in taken:
-            count += 1
-            name = f"{run.id}~{count}"
-        taken.add(name)
-        if name != run.id:
-            runs[index] = replace(run, id=name)
+        raise ComparisonError(str(error)) from error

@@ -21,15 +21,18 @@ from tiny_run import TinyTask, fit, loader, make_trainer
 from slotbench.callbacks.loggers import WandbOptions, wandb_logger
 from slotbench.callbacks.wandb_scores import WandbTest
 from slotbench.callbacks.wiring import evaluation_parts, run_parts
-from slotbench.comparison.wandb.offline import find_logs, printed_log, read_log, read_wandb_offline
 from slotbench.runs.folder import RunFolder
 
 SCRIPT = Path(__file__).with_name("tiny_run.py")
 CONFIG = {"model": {"class_path": "TinyTask", "init_args": {"width": 4}}, "seed_everything": 0}
 
 
+def logs(run: Path) -> list[Path]:
+    return sorted(run.glob("wandb/offline-run-*/*.wandb"))
+
+
 def inspect(run: Path, *options: str) -> str:
-    (file,) = run.glob("wandb/offline-run-*/*.wandb")
+    file = logs(run)[-1] if run.is_dir() else run
     wandb = shutil.which("wandb", path=Path(sys.executable).parent)
     assert wandb is not None
     done = subprocess.run([wandb, "leet", "inspect", "--json", *options, str(file)], capture_output=True, text=True)
@@ -84,10 +87,11 @@ def test_options_artifacts_and_the_test_are_in_the_same_wandb_run(
     folder.write_config(yaml.safe_dump(CONFIG))
     options = WandbOptions("lab", ("baseline", "april"), "learning rate halved", artifacts=True)
     fit(folder, TinyTask(), wandb="offline", wandb_options=options, max_steps=4)
-    (trained,) = find_logs(folder.path)
+    (trained,) = logs(folder.path)
     before = (folder.path / "run.json").read_text()
     assert (folder.info["wandb_entity"], folder.info["wandb_tags"]) == ("lab", ["baseline", "april"])
-    logged = [json.loads(line)["artifact"] for line in printed_log(trained) if '"type":"artifact"' in line[:40]]
+    lines = inspect(trained).splitlines()
+    logged = [json.loads(line)["artifact"] for line in lines if '"type":"artifact"' in line[:40]]
     run_id = folder.info["wandb_id"]
     kinds = [(one["name"], one["type"], sorted(one.get("aliases", []))) for one in logged]
     assert (
@@ -101,15 +105,15 @@ def test_options_artifacts_and_the_test_are_in_the_same_wandb_run(
     )
     loggers, callbacks = evaluation_parts(folder.path, "test")
     make_trainer(loggers, callbacks).test(TinyTask(), loader(16))
-    (tested,) = set(find_logs(folder.path)) - {trained}
+    (tested,) = {*logs(folder.path)} - {trained}
     # the record of the training is as it was
     assert (folder.path / "run.json").read_text() == before
-    (run,) = read_wandb_offline(folder.path)
     (record,) = folder.path.glob("test-*.json")
-    assert (run.id, run.state) == (run_id, "finished")
-    assert run.summary["test/val/score"] == json.loads(record.read_text())["metrics"]["val/score"]
-    assert {"baseline", "april"} <= set(run.info["tags"])
-    told = dict(read_log(tested))["run"]
+    summary = json.loads(inspect(tested, "--summary"))
+    assert (summary["run_id"], summary["state"]) == (run_id, "finished")
+    assert summary["summary"]["test/val/score"] == json.loads(record.read_text())["metrics"]["val/score"]
+    told = next(json.loads(line)["run"] for line in inspect(tested).splitlines() if '"type":"run"' in line)
+    assert {"baseline", "april"} <= set(told["tags"])
     assert (told["entity"], told["notes"]) == ("lab", "learning rate halved")
     # while another process trains, and where it is switched off
     folder.update(state="running", pid=1)
@@ -118,7 +122,7 @@ def test_options_artifacts_and_the_test_are_in_the_same_wandb_run(
     assert "still being trained" in capsys.readouterr().err
     assert not any(isinstance(one, WandbTest) for one in evaluation_parts(folder.path, "test", wandb="off")[1])
     assert not any(isinstance(one, WandbTest) for one in evaluation_parts(folder.path, "validate")[1])
-    assert len(list(find_logs(folder.path))) == 2
+    assert len(logs(folder.path)) == 2
 
 
 def test_the_best_of_a_resumed_run_is_that_of_all_its_parts(folder: RunFolder) -> None:
@@ -130,9 +134,9 @@ def test_the_best_of_a_resumed_run_is_that_of_all_its_parts(folder: RunFolder) -
             folder.append(step, {"val/score": score})
             logger.log_metrics({"val/score": score}, step=step)
         logger.finalize("success")
-    (run,) = read_wandb_offline(folder.path)
-    assert (run.best["val/score"], run.summary["val/score"]) == (0.9, 0.4)
-    assert run.info["parameters"]["total"] == 436
+    kept = json.loads(inspect(folder.path, "--summary"))["summary"]
+    assert (kept["val/score"]["max"], kept["val/score"]["last"]) == (0.9, 0.4)
+    assert kept["parameters"]["total"] == 436
 
 
 def test_a_resumed_run_stays_in_its_project_with_its_options(

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from slotbench.comparison.records import RunRecord
+from slotbench.comparison.runs import Run, Runs
 
 HEADLINES = [
     {"metric": "val/iou", "label": "where: IoU", "higher_is_better": True, "baselines": {"black": 0.0, "copy": 0.4}},
@@ -17,21 +17,14 @@ HEADLINES = [
 ]
 
 
-def config(core: str = "SlotSSM", seed: int = 0, **changed: Any) -> dict[str, Any]:
-    """A configuration; `changed` are arguments of the core, or of the data where they begin with `data_`."""
-    data = {key.removeprefix("data_"): value for key, value in changed.items() if key.startswith("data_")}
-    loader = {"seed": 0} | {key: data.pop(key) for key in ("seed", "num_workers") if key in data}
-    arguments = {key: value for key, value in changed.items() if not key.startswith("data_")}
+def config(core: str = "SlotSSM", seed: int = 0, **arguments: Any) -> dict[str, Any]:
+    """A configuration; `arguments` are those of the core."""
+    optimizer = {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.001}}
+    core_of = {"class_path": core, "init_args": arguments}
     return {
         "seed_everything": seed,
-        "model": {
-            "class_path": "VideoPrediction",
-            "init_args": {
-                "core": {"class_path": core, "init_args": arguments},
-                "optimizer": {"class_path": "torch.optim.AdamW", "init_args": {"lr": 0.001}},
-            },
-        },
-        "data": {"class_path": "BouncingBalls", "init_args": {"num_balls": 3, "loader": loader, **data}},
+        "model": {"class_path": "VideoPrediction", "init_args": {"core": core_of, "optimizer": optimizer}},
+        "data": {"class_path": "BouncingBalls", "init_args": {"num_balls": 3, "loader": {"seed": 0}}},
         "trainer": {"max_steps": 100, "devices": "auto"},
         "ckpt_path": None,
     }
@@ -46,18 +39,8 @@ def make_run(
 ) -> Path:
     """Writes a run folder; without `metrics` its record has none, as before the first validation."""
     folder.mkdir(parents=True)
-    record = {
-        "id": folder.name,
-        "name": folder.parent.name,
-        "group": None,
-        "state": "finished",
-        "step": 100,
-        "total_steps": 100,
-        "parameters": {"core": 1000, "total": 1500},
-        "seconds_per_step": 0.1,
-        "headlines": HEADLINES,
-        **info,
-    }
+    record = {"id": folder.name, "name": folder.parent.name, "state": "finished", "step": 100, "seconds_per_step": 0.1}
+    record |= {"parameters": {"core": 1000, "total": 1500}, "headlines": HEADLINES, **info}
     if metrics is not None:
         record["metrics"] = dict(metrics)
     (folder / "run.json").write_text(json.dumps(record))
@@ -66,21 +49,21 @@ def make_run(
     return folder
 
 
-def record(
-    name: str, settings: Mapping[str, Any], summary: Mapping[str, float], state: str = "finished", **info: Any
-) -> RunRecord:
-    """A run as it is read; `settings` are flat."""
-    known = {"headlines": HEADLINES, "parameters": {"total": 1500}, "seconds_per_step": 0.1, **info}
-    return RunRecord(name, name, f"runs/{name}", state, dict(settings), dict(summary), info=known)
+def made_up(name: str, settings: Mapping[str, str], scores: Mapping[str, float], state: str = "finished") -> Run:
+    """A run as it is read."""
+    facts = {"name": name, "source": f"runs/{name}", "state": state, "parameters": 1500, "seconds_per_step": 0.1}
+    return Run(name, facts, dict(settings), dict(scores), headlines=HEADLINES)
 
 
-def seeds(core: str, values: Sequence[float], **settings: Any) -> list[RunRecord]:
-    """A core over several seeds, with `val/iou` and a `val/mse` that mirrors it."""
-    return [
-        record(
-            f"{core}-{'-'.join(map(str, settings.values()))}-{seed}",
-            {"model.core": core, "seed_everything": seed, **settings},
+def seeds(values: Mapping[str, Sequence[float]], **settings: str) -> Runs:
+    """Cores over several seeds, with `val/iou` and a `val/mse` that mirrors it."""
+    runs = [
+        made_up(
+            f"{core}-{seed}",
+            {"model.core": core, "seed_everything": str(seed), **settings},
             {"val/iou": value, "val/mse": 1 - value, "val/loss": 2 - value},
         )
-        for seed, value in enumerate(values)
+        for core, own in values.items()
+        for seed, value in enumerate(own)
     ]
+    return Runs({run.id: run for run in runs}, title="made up")

@@ -1,104 +1,207 @@
-"""What can be typed as a source, and what is said when it is none."""
+"""Runs as they are read: folders, grids, CSV files."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
 from made_up_runs import config, make_run
 
-from slotbench.comparison.records import ComparisonError
-from slotbench.comparison.sources import open_sources, read_sources
+from slotbench.comparison.formats import to_csv
+from slotbench.comparison.run_folders import newest_media, read_curves, read_run_folder
+from slotbench.comparison.runs import ComparisonError
+from slotbench.comparison.settings import flat_settings
+from slotbench.comparison.sources import read_sources
+from slotbench.comparison.table import compare
+from slotbench.comparison.wandb_runs import parse_address, read_wandb
+
+RECORDS = Path(__file__).parents[2] / "experiments" / "grids" / "records"
 
 
-def test_folders_of_runs_and_single_runs_are_read_once(tmp_path):
-    first = make_run(tmp_path / "balls" / "1", config(seed=0))
-    make_run(tmp_path / "balls" / "2", config(seed=1))
-    sources = open_sources([str(tmp_path / "balls"), str(first)])
-    assert [run.id for run in sources.runs] == ["1", "2"]
-    assert sources.title == "balls"
-    assert [run.id for run in read_sources([str(tmp_path)])] == ["1", "2"]
-
-
-def test_equal_ids_are_told_apart(tmp_path):
-    make_run(tmp_path / "a" / "1")
-    make_run(tmp_path / "b" / "1")
-    assert [run.id for run in read_sources([str(tmp_path)])] == ["1", "1~2"]
+def test_a_finished_run(tmp_path):
+    run = read_run_folder(make_run(tmp_path / "balls" / "one", config("RIM", 3, top_k=4.0), {"val/iou": 0.5}))
+    assert (run.id, run.facts["name"], run.facts["state"]) == ("one", "balls", "finished")
+    assert (run.facts["parameters"], run.facts["step"]) == (1500, 100)
+    assert run.scores == {"val/iou": 0.5}
+    assert (run.settings["model.core"], run.settings["model.core.top_k"]) == ("RIM", "4")
+    assert "ckpt_path" not in run.settings
 
 
 @pytest.mark.parametrize(
-    ("groups", "title"), [((None, None), "balls"), (("sweep", "sweep"), "sweep"), (("sweep", None), "balls")]
+    ("record", "result", "state"),
+    [
+        ("running", None, "killed"),
+        ("failed", None, "failed"),
+        ("running", {"state": "finished"}, "finished"),
+        ("diverged", {"state": "diverged"}, "diverged"),
+    ],
 )
-def test_a_title_for_several_sources(tmp_path, groups, title):
-    for index, group in enumerate(groups):
-        make_run(tmp_path / f"balls-seed{index}" / "1", group=group)
-    sources = open_sources([str(tmp_path / "balls-seed0"), str(tmp_path / "balls-seed1")])
-    assert sources.title.removesuffix("-seed") == title
+def test_the_state_of_a_run(tmp_path, record, result, state):
+    folder = make_run(tmp_path / "one", state=record, host="elsewhere", pid=1)
+    if result:
+        (folder / "result.json").write_text(json.dumps(result))
+    for path in folder.iterdir():
+        __import__("os").utime(path, (0, 0))  # silent for years
+    assert read_run_folder(folder).facts["state"] == state
 
 
-def grid(tmp_path, name="cores", **content):
-    path = tmp_path / f"{name}.yaml"
-    path.write_text(yaml.safe_dump({"base": "x.yaml", "metrics": ["val/iou"], **content}))
-    return path
+def test_scores_of_a_run_without_a_result_are_its_last_rows(tmp_path):
+    rows = [{"step": 1, "val/iou": 0.1, "val/mse": 0.3}, {"step": 2, "val/iou": 0.2}, {"step": 3, "train/loss": "NaN"}]
+    folder = make_run(tmp_path / "one", rows=rows)
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('{"step": 4, "val/io')  # killed as it wrote
+    scores = read_run_folder(folder).scores
+    assert (scores["val/iou"], scores["val/mse"]) == (0.2, 0.3)
+    assert list(read_curves(folder / "metrics.jsonl")["step"]) == [1, 2, 3]
 
 
-def test_a_grid_file_stands_for_its_folder(tmp_path):
-    make_run(tmp_path / "runs" / "cores" / "core=RIM-1")
-    sources = open_sources([str(grid(tmp_path))], tmp_path / "runs")
-    assert [run.id for run in sources.runs] == ["core=RIM-1"]
-    assert sources.metrics == ["val/iou"]
-    assert sources.title == "cores"
+def test_scores_of_the_newest_test(tmp_path):
+    folder = make_run(tmp_path / "one", metrics={"val/iou": 0.5})
+    for day, value in (("01", 0.1), ("02", 0.2)):
+        written = {"metrics": {"test/iou": value, "val/iou": 9.0}}
+        (folder / f"test-202601{day}-000000.json").write_text(json.dumps(written))
+    (folder / "lengths-20260101-000000.json").write_text(json.dumps({"metrics": {"lengths/4T/iou": 0.3}}))
+    assert read_run_folder(folder).scores == {"val/iou": 0.5, "test/iou": 0.2, "lengths/4T/iou": 0.3}
 
 
-def test_the_folder_of_a_grid_knows_the_metrics_and_what_has_not_run(tmp_path):
-    folder = tmp_path / "runs" / "cores"
-    make_run(folder / "a")
-    make_run(folder / "old")
-    (folder / "b").mkdir()
-    (folder / "b" / "point.json").write_text("{}")
-    (folder / "grid.yaml").write_text(grid(tmp_path).read_text())
-    (folder / "grid.json").write_text(json.dumps({"points": [{"id": name} for name in "abc"]}))
-    sources = open_sources([str(folder)])
-    assert [run.id for run in sources.runs] == ["a"]
-    assert sources.metrics == ["val/iou"]
-    assert any("2 of the 3 points" in note for note in sources.notes)
-    assert any("such as old" in note for note in sources.notes)
+def test_half_a_run_is_left_out_with_a_note_and_alone_is_an_error(tmp_path):
+    make_run(tmp_path / "balls" / "one", metrics={"val/iou": 0.5})
+    (make_run(tmp_path / "balls" / "two") / "run.json").write_text('{"id": "tw')
+    runs = read_sources([str(tmp_path / "balls")])
+    assert list(runs.runs) == ["one"]
+    assert "run.json is not valid JSON" in runs.notes[0]
+    with pytest.raises(ComparisonError, match="not valid JSON"):
+        read_sources([str(tmp_path / "balls" / "two")])
+    with pytest.raises(ComparisonError, match="there is no run"):
+        read_sources([str(tmp_path / "nowhere")])
+    (tmp_path / "x.yaml").write_text("a: 1")
+    with pytest.raises(ComparisonError, match="without `base`"):
+        read_sources([str(tmp_path / "x.yaml")])
 
 
-def test_a_grid_that_has_not_run(tmp_path):
-    with pytest.raises(ComparisonError, match=r"slotbench grid run .*cores\.yaml"):
-        open_sources([str(grid(tmp_path))], tmp_path / "runs")
-    folder = tmp_path / "runs" / "cores" / "a"
-    folder.mkdir(parents=True)
-    (folder / "point.json").write_text("{}")
-    with pytest.raises(ComparisonError, match="1 of the 1 points"):
-        open_sources([str(grid(tmp_path))], tmp_path / "runs")
+def test_a_grid_has_its_reported_points_its_metrics_and_its_protocol(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("g.yaml").write_text(yaml.safe_dump({"base": "b.yaml", "metrics": ["val/iou"]}))
+    with pytest.raises(ComparisonError, match=r"no point of g\.yaml has run yet"):
+        read_sources(["g.yaml"])
+    points = [{"id": "a"}, {"id": "b"}, {"id": "choose", "stage": "choose"}, {"id": "first"}]
+    protocol = {"choose": "model.optimizer.lr", "values": [1, 2, 3], "seed": 9, "by": "val/iou"}
+    protocol["variants"] = [{"label": "RIM", "chosen": 3}]
+    for name in ("a", "choose", "first", "other"):
+        make_run(tmp_path / "runs" / "g" / name, metrics={"val/iou": 0.5, "val/mse": 0.1})
+    written = {"points": points, "protocol": protocol, "starts": ["first"]}
+    (tmp_path / "runs" / "g" / "grid.json").write_text(json.dumps(written))
+    runs = read_sources(["g.yaml"])
+    assert (list(runs.runs), runs.title, runs.metrics, runs.is_grid) == (["a"], "g", ["val/iou"], True)
+    notes = " ".join(runs.notes)
+    assert "1 points of g that the others start from" in notes
+    assert "1 of the 2 points of runs/g have not run yet" in notes
+    assert "1 runs in runs/g are no points of the grid as it is now" in notes
+    comparison = compare(runs)
+    assert [column.name for column in comparison.columns] == ["val/iou"]
+    assert comparison.rows[0].success == (1, 1)
+    told = " ".join(comparison.notes)
+    assert "chosen for each row from 1, 2, 3 by val/iou, with seed 9" in told
+    assert "chosen at an end of the range, so that the best may lie beyond it: RIM (3)" in told
 
 
-def test_a_half_written_run_is_a_note_among_others_and_an_error_alone(tmp_path):
-    make_run(tmp_path / "balls" / "1")
-    half = make_run(tmp_path / "balls" / "2")
-    (half / "run.json").write_text('{"id": ')
-    sources = open_sources([str(tmp_path / "balls")])
-    assert [run.id for run in sources.runs] == ["1"]
-    assert any("2 is a half-written run" in note and "left out" in note for note in sources.notes)
-    with pytest.raises(ComparisonError, match="half-written run"):
-        open_sources([str(half)])
+def test_runs_written_as_csv_are_read_again(tmp_path):
+    for seed, value in enumerate((0.1, 0.25)):
+        make_run(tmp_path / "balls" / f"r{seed}", config("RIM", seed), {"val/iou": value, "val/mse": value / 3})
+    runs = read_sources([str(tmp_path / "balls")])
+    (tmp_path / "runs.csv").write_text(to_csv(compare(runs, apart=True)))
+    again = read_sources([str(tmp_path / "runs.csv")])
+    assert again.scores.equals(runs.scores)
+    assert again.settings.loc["r1", "seed_everything"] == "1"
+    (row,) = compare(again, metrics=["iou"]).rows
+    assert (row.parameters, row.cells["val/iou"].mean) == (1500, pytest.approx(0.175))
 
 
-def test_what_is_no_source(tmp_path):
-    make_run(tmp_path / "balls" / "1")
-    with pytest.raises(ComparisonError, match=r"no such path; did you mean .*balls\?"):
-        open_sources([str(tmp_path / "bals")])
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ComparisonError, match="no runs in"):
-        open_sources([str(tmp_path / "empty")])
-    (tmp_path / "balls.yaml").write_text("model: {}")
-    with pytest.raises(ComparisonError, match=r"without `base`.*did you mean .*balls\?"):
-        open_sources([str(tmp_path / "balls.yaml")], tmp_path)
-    (tmp_path / "broken.yaml").write_text("a: [")
-    with pytest.raises(ComparisonError, match="is not valid YAML"):
-        open_sources([str(tmp_path / "broken.yaml")])
-    with pytest.raises(ComparisonError, match="wandb:ENTITY/PROJECT"):
-        open_sources(["wandb:"])
+def test_records_of_a_study_have_the_reported_runs_alone():
+    runs = read_sources([str(RECORDS / "movi_like_study.csv")])
+    assert len(runs) == 15
+    comparison = compare(runs)
+    assert [row.label for row in comparison.rows] == ["PSB, lr=0.0007", "OCSlotSSM, lr=0.0007", "SAVi, lr=0.0003"]
+    assert comparison.columns[0].baselines["grid 3x3"] == pytest.approx(0.446, abs=0.001)
+
+
+def test_what_is_in_two_sources_is_one_run_and_ids_are_unique(tmp_path):
+    for name in ("a", "b"):
+        make_run(tmp_path / name / "one", metrics={"val/iou": 0.5})
+    runs = read_sources([str(tmp_path / "a"), str(tmp_path / "a" / "one"), str(tmp_path / "b")])
+    assert list(runs.runs) == ["one", "one~2"]
+
+
+def test_only_takes_patterns_and_ends_of_keys(tmp_path):
+    for core in ("RIM", "SlotSSM", "SlotRNN"):
+        make_run(tmp_path / "balls" / core, config(core), {"val/iou": 0.5})
+    runs = read_sources([str(tmp_path / "balls")])
+    part = runs.only(["core=Slot*"])
+    assert sorted(part.runs) == ["SlotRNN", "SlotSSM"]
+    assert part.notes[0] == "2 of 3 runs: those with core=Slot*"
+    for conditions, words in ((["core=PSB"], "they have model.core: RIM"), (["core"], "expected KEY=VALUE")):
+        with pytest.raises(ComparisonError, match=words):
+            runs.only(conditions)
+
+
+def test_settings_are_text_by_the_keys_of_the_command_line():
+    given = {"class_path": "slotbench_plugins.cores.RIM", "init_args": {"top_k": 2.0, "sizes": [1, 2], "on": True}}
+    assert flat_settings({"model": {"core": given}, "ckpt_path": None, "lr": 1e-05}) == {
+        "model.core": "RIM",
+        "model.core.top_k": "2",
+        "model.core.sizes": "[1, 2]",
+        "model.core.on": "true",
+        "lr": "1e-05",
+    }
+
+
+def test_the_newest_image_of_each_name(tmp_path):
+    for name in ("clip_step10.png", "clip_step9.png", "loss.png", "a_latest.gif", "a_step99.gif", "text.txt"):
+        (tmp_path / name).write_bytes(b"")
+    assert [path.name for path in newest_media(tmp_path)] == ["a_latest.gif", "clip_step10.png", "loss.png"]
+    assert newest_media(tmp_path / "none") == []
+
+
+class FakeRun:
+    """A run as `wandb.Api()` has it."""
+
+    def __init__(self, name: str, core: str, state: str = "finished") -> None:
+        self.id, self.name, self.state, self.group, self.created_at = name, name, state, "g", "2026"
+        self.url = f"https://wandb.ai/me/balls/runs/{name}"
+        self.config = config(core)
+        self.summary_metrics = {"val/iou": {"max": 0.9, "last": 0.5}, "_step": 3, "parameters": {"total": 7}}
+
+    def scan_history(self, page_size):
+        yield {"_step": 0, "trainer/global_step": 10, "val/iou": 0.25, "_runtime": 3.0}
+
+
+class FakeApi:
+    def runs(self, path, filters, per_page, lazy):
+        assert (path, lazy) == ("me/balls", False)
+        self.filters = filters
+        return [FakeRun("a", "RIM"), FakeRun("b", "SlotSSM", "crashed")]
+
+
+def test_runs_of_a_wandb_project():
+    api = FakeApi()
+    one, two = read_wandb("me/balls?group=g&state=finished&state=killed", api)
+    assert api.filters == {"group": {"$in": ["g"]}, "state": {"$in": ["finished", "crashed"]}}
+    assert (one.scores, one.facts["parameters"], one.settings["model.core"]) == ({"val/iou": 0.5}, 7, "RIM")
+    assert two.facts["state"] == "killed"
+    assert one.curves().to_dict("records") == [{"step": 10, "val/iou": 0.25}]
+    assert [run.id for run in read_wandb("me/balls?model.core=SlotSSM", api)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("me", "no project of W&B"),
+        ("me/balls?colour=red", "no filter 'colour'"),
+        ("me/balls?state=done", "no run is 'done'"),
+    ],
+)
+def test_addresses_that_are_none(address, words):
+    with pytest.raises(ComparisonError, match=words):
+        parse_address(address)

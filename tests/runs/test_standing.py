@@ -38,9 +38,7 @@ def test_a_run_of_another_machine_has_stopped_once_it_is_silent(running: RunFold
     silent_for(running, 3)
     assert running.state == "killed"
     assert running.standing.words == "running, last row 3 h ago on host node7: presumably stopped"
-    record = read_run_folder(running.path)
-    assert record.state == "killed"
-    assert record.info["problem"] == f"counts as killed: {running.standing.words}"
+    assert read_run_folder(running.path).facts["state"] == "killed"
 
 
 def test_a_checkpoint_is_a_sign_of_life_and_a_clock_that_is_wrong_is_none(running: RunFolder) -> None:

@@ -1,1 +1,0 @@
-"""A comparison as text: terminal, CSV, Markdown, LaTeX."""

@@ -1,1 +1,0 @@
-"""Runs of Weights & Biases, read for a comparison."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import re
 import shlex
 import sys
@@ -118,11 +119,12 @@ def _format(given: argparse.Namespace) -> str:
 
 
 def _compare(given: argparse.Namespace, typed: str) -> Comparison:
+    from slotbench.comparison.settings import only_runs
     from slotbench.comparison.sources import read_sources
     from slotbench.comparison.table import compare
 
     return compare(
-        read_sources(given.sources, given.runs_dir).only(given.only),
+        only_runs(read_sources(given.sources, given.runs_dir), given.only),
         metrics=given.metric,
         keys=given.by,
         title=given.title,
@@ -141,7 +143,7 @@ def _show(comparison: Comparison, form: str, out: Path | None) -> None:
     from slotbench.io import write_atomically
 
     if form == "terminal":
-        console = Console() if out is None else Console(width=200, record=True, quiet=True)
+        console = Console() if out is None else Console(width=200, record=True, file=io.StringIO())
         console.print(formats.terminal_table(comparison, console.width))
         if out is None:
             return

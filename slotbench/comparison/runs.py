@@ -131,35 +131,6 @@ class Runs:
         """
         return replace(self, runs={id: run for (id, run), kept in zip(self.runs.items(), keep, strict=True) if kept})
 
-    def only(self, conditions: Sequence[str]) -> Runs:
-        """The runs with these settings: "KEY=VALUE", values as patterns; of one key any may hold.
-
-        Raises:
-            ComparisonError: a condition is none, or no run fulfils it.
-        """
-        from fnmatch import fnmatchcase
-
-        from slotbench.comparison.settings import resolve_key
-
-        wanted: dict[str, list[str]] = {}
-        for condition in conditions:
-            key, equals, value = condition.partition("=")
-            if not equals:
-                raise ComparisonError(f"--only {condition!r}: expected KEY=VALUE, such as data.level=a")
-            wanted.setdefault(resolve_key(key, self.settings), []).append(value)
-        keep = pd.Series(True, index=self.facts.index)
-        for key, values in wanted.items():
-            texts = self.settings[key].fillna("–")
-            found = texts.map(lambda text, values=values: any(fnmatchcase(text, value) for value in values))
-            if not (keep & found).any():
-                given = ", ".join(f"{key}={value}" for value in values)
-                raise ComparisonError(f"no run has {given}; they have {key}: {', '.join(sorted(texts.unique()))}")
-            keep &= found
-        part = self.chosen(keep)
-        if len(part) < len(self):
-            part.notes = [f"{len(part)} of {len(self)} runs: those with {', '.join(conditions)}", *self.notes]
-        return part
-
     def table(self) -> pd.DataFrame:
         """Everything in one frame, a line a run."""
         return pd.concat([self.facts.dropna(axis=1, how="all"), self.settings, self.scores], axis=1).rename_axis("run")

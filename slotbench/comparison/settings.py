@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pandas as pd
 
-from slotbench.comparison.runs import ComparisonError, UnknownNameError, plain_value
+from slotbench.comparison.runs import ComparisonError, Runs, UnknownNameError, plain_value
 from slotbench.configurations import shortest_keys
 
-__all__ = ["SEED", "Keys", "choose_keys", "flat_settings", "label", "resolve_key"]
+__all__ = ["SEED", "Keys", "choose_keys", "flat_settings", "label", "only_runs", "resolve_key"]
 
 SEED, DATA_SEED = "seed_everything", "data.loader.seed"
 # how a run is executed, watched and written down: two runs that differ in nothing else are the same run
@@ -133,6 +134,32 @@ def resolve_key(given: str, settings: pd.DataFrame) -> str:
     if ending:
         raise ComparisonError(f"{given} may be {' or '.join(telling or ending)}: type one of them")
     raise UnknownNameError("setting", given, differing or list(settings))
+
+
+def only_runs(runs: Runs, conditions: Sequence[str]) -> Runs:
+    """The runs with these settings: "KEY=VALUE", values as patterns; of one key any may hold.
+
+    Raises:
+        ComparisonError: a condition is none, or no run fulfils it.
+    """
+    wanted: dict[str, list[str]] = {}
+    for condition in conditions:
+        key, equals, value = condition.partition("=")
+        if not equals:
+            raise ComparisonError(f"--only {condition!r}: expected KEY=VALUE, such as data.level=a")
+        wanted.setdefault(resolve_key(key, runs.settings), []).append(value)
+    keep = pd.Series(True, index=runs.facts.index)
+    for key, values in wanted.items():
+        texts = runs.settings[key].fillna("–")
+        found = texts.map(lambda text, values=values: any(fnmatchcase(text, value) for value in values))
+        if not (keep & found).any():
+            given = ", ".join(f"{key}={value}" for value in values)
+            raise ComparisonError(f"no run has {given}; they have {key}: {', '.join(sorted(texts.unique()))}")
+        keep &= found
+    part = runs.chosen(keep)
+    if len(part) < len(runs):
+        part.notes = [f"{len(part)} of {len(runs)} runs: those with {', '.join(conditions)}", *runs.notes]
+    return part
 
 
 def label(settings: pd.Series, keys: Sequence[str]) -> str:

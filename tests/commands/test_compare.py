@@ -112,10 +112,10 @@ def test_columns_rows_and_values_can_be_chosen(runs, capsys):
         (["runs/nowhere"], ["there is no run runs/nowhere"]),
         (["runs/balls", "--metric", "ioo"], ["no run has a metric ioo", "val/iou"]),
         (["runs/balls", "--by", "colour"], ["no run has a setting colour", "model.core"]),
-        (["runs/balls", "--only", "core=PSB"], ["no run has core=PSB; they have model.core: RIM, SlotSSM"]),
+        (["runs/balls", "--only", "core=PSB"], ["no run has model.core=PSB; they have model.core: RIM, SlotSSM"]),
         (["runs/balls", "--out", "t.xls"], ["does not say which format"]),
         (["runs/balls", "--out", "runs"], ["is a folder"]),
-        (["wandb:me/balls"], ["wandb login"]),
+        (["wandb:me/balls"], ["no W&B key"]),
         (["wandb:"], ["no project of W&B"]),
     ],
 )

@@ -12,7 +12,7 @@ from made_up_runs import config, make_run
 from slotbench.comparison.formats import to_csv
 from slotbench.comparison.run_folders import newest_media, read_curves, read_run_folder
 from slotbench.comparison.runs import ComparisonError
-from slotbench.comparison.settings import flat_settings
+from slotbench.comparison.settings import flat_settings, only_runs
 from slotbench.comparison.sources import read_sources
 from slotbench.comparison.table import compare
 from slotbench.comparison.wandb_runs import parse_address, read_wandb
@@ -138,12 +138,12 @@ def test_only_takes_patterns_and_ends_of_keys(tmp_path):
     for core in ("RIM", "SlotSSM", "SlotRNN"):
         make_run(tmp_path / "balls" / core, config(core), {"val/iou": 0.5})
     runs = read_sources([str(tmp_path / "balls")])
-    part = runs.only(["core=Slot*"])
+    part = only_runs(runs, ["core=Slot*"])
     assert sorted(part.runs) == ["SlotRNN", "SlotSSM"]
     assert part.notes[0] == "2 of 3 runs: those with core=Slot*"
     for conditions, words in ((["core=PSB"], "they have model.core: RIM"), (["core"], "expected KEY=VALUE")):
         with pytest.raises(ComparisonError, match=words):
-            runs.only(conditions)
+            only_runs(runs, conditions)
 
 
 def test_settings_are_text_by_the_keys_of_the_command_line():

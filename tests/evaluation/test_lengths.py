@@ -11,7 +11,7 @@ from tiny_discovery import tiny_discovery, train
 from torch import nn
 
 from slotbench.cli import run
-from slotbench.comparison.run_folders import read_run_folder
+from slotbench.comparison.sources import read_sources
 from slotbench.comparison.table import compare
 from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.balls.bouncing_balls import BouncingBalls
@@ -167,7 +167,7 @@ def test_the_command_prints_and_writes_every_length_and_compare_reads_it(tmp_pat
         (4, 8, 24),
     ]
     assert (written["clips"], written["training_frames"]) == (3, 2)
-    found = compare([read_run_folder(path)], metrics=["lengths/*/mota/decoder", "lengths/4T/state_numbers"])
+    found = compare(read_sources([str(path)]), metrics=["lengths/*/mota/decoder", "lengths/4T/state_numbers"])
     means = {name: cell.mean for name, cell in found.rows[0].cells.items()}
     assert means == {name: written["metrics"][name] for name in means}
     assert len(means) == 3

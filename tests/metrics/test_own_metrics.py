@@ -12,7 +12,7 @@ from tiny_discovery import tiny_discovery, train
 
 from slotbench import registry
 from slotbench.cli import run
-from slotbench.comparison.run_folders import read_run_folder
+from slotbench.comparison.sources import read_sources
 from slotbench.comparison.table import compare
 
 PLUGIN = '''
@@ -68,8 +68,8 @@ def test_a_metric_of_masks_is_in_the_scores_beside_baselines_and_in_the_table(tr
         assert 0 < logged[name] <= 1, name
     assert logged["val/accuracy_lost/frame"] > 0
     (purity, lost) = compare(
-        [read_run_folder(trained)], metrics=["purity/video/decoder", "accuracy_lost/frame"]
-    ).metrics
+        read_sources([str(trained)]), metrics=["purity/video/decoder", "accuracy_lost/frame"]
+    ).columns
     assert (purity.label, purity.higher_is_better) == ("pixels in a slot of one object: purity per video", True)
     assert purity.baselines.keys() >= {"one slot", "stripes"}
     assert lost.higher_is_better is False

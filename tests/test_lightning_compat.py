@@ -13,22 +13,13 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.cli import LightningCLI
 from lightning.pytorch.loggers import WandbLogger
-from lightning.pytorch.loops import fit_loop, training_epoch_loop
 from torch.utils.data import DataLoader
 
 import slotbench
-from slotbench.lightning_compat import evaluate_with_ordinary_tensors, restore_loader_position, run_validation
+from slotbench.lightning_compat import evaluate_with_ordinary_tensors
 
 SOURCE = Path(slotbench.__file__).parent
 NAMES = {
-    "_FitLoop": "the final weights are not validated, and a run that was killed at its last step has no end",
-    "_TrainingEpochLoop": "the final weights are not validated after the last step",
-    "_should_check_val_fx": "the final weights are not validated after the last step",
-    "_should_accumulate": "a final validation may come between the batches of one step",
-    "_num_ready_batches_reached": "the final validation of a training of so many epochs comes late, or never",
-    "_batches_that_stepped": "the scores of a final validation are filed under the step after the last",
-    "_logger_connector": "a final validation has the first validation's logging cleared",
-    "_first_loop_iter": "a final validation has the first validation's logging cleared",
     "_signal_connector": "Ctrl-C and SIGTERM do not end a training after its step",
     "_combined_loader_states_to_load": "a resumed run reads its epoch from the beginning",
     "_data_fetcher": "a resumed run reads its epoch from the beginning",
@@ -47,14 +38,7 @@ def trainer_with_loops() -> Trainer:
 
 
 OWNERS: dict[str, Any] = {
-    "_FitLoop": lambda: fit_loop,
-    "_TrainingEpochLoop": lambda: training_epoch_loop,
-    "_first_loop_iter": lambda: trainer_with_loops()._logger_connector,
-    **dict.fromkeys(("_logger_connector", "_signal_connector"), trainer_with_loops),
-    **dict.fromkeys(
-        ("_should_check_val_fx", "_should_accumulate", "_num_ready_batches_reached", "_batches_that_stepped"),
-        lambda: trainer_with_loops().fit_loop.epoch_loop,
-    ),
+    "_signal_connector": trainer_with_loops,
     **dict.fromkeys(
         ("_combined_loader_states_to_load", "_data_fetcher", "_load_combined_loader_states"),
         lambda: trainer_with_loops().fit_loop,
@@ -81,42 +65,6 @@ def test_the_cli_still_asks_its_hooks() -> None:
     made = inspect.getsource(LightningCLI.__init__)
     for name in ("_parse_ckpt_path", "_set_seed", "_run_subcommand"):
         assert f"self.{name}(" in made, f"lightning {lightning.__version__} calls no {name}: {NAMES[name]}"
-
-
-class Counting(LightningModule):
-    """Counts its validations."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.automatic_optimization = False
-        self.validations = 0
-
-    def training_step(self, batch: Any, batch_idx: int) -> None:
-        self.optimizers().step()
-
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self.validations += 1
-
-    def on_train_batch_end(self, *_: Any) -> None:
-        restore_loader_position(self.trainer)  # nothing to restore: nothing happens
-
-    def on_train_end(self) -> None:
-        run_validation(self.trainer)
-
-    def configure_optimizers(self) -> Any:
-        import torch
-
-        return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_validation_can_be_run_from_within_a_training() -> None:
-    task = Counting()
-    settings: dict[str, Any] = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False}
-    trainer = Trainer(max_steps=2, limit_val_batches=1, num_sanity_val_steps=0, enable_progress_bar=False, **settings)
-    trainer.fit(task, DataLoader([0.0] * 8), DataLoader([0.0]))
-    assert task.validations == 1
-    assert trainer.state.finished
 
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])

@@ -14,12 +14,13 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from rich.console import Console
 
 from slotbench.callbacks.reporting import headline_records, score_table
-from slotbench.files import dump_json, make_folder, persist, write_atomically
+from slotbench.io import dump_json, write_atomically
 from slotbench.ops import chosen_kernels
 from slotbench.runs.folder import RunFolder
-from slotbench.text import one_line
 
 __all__ = ["EvaluationPlace", "EvaluationRecord"]
+
+_MOST_LISTED = 8
 
 
 class EvaluationPlace:
@@ -31,8 +32,7 @@ class EvaluationPlace:
     """
 
     def __init__(self, folder: RunFolder, subcommand: str | None = None) -> None:
-        self._folder = folder
-        self._subcommand = subcommand
+        self._folder, self._subcommand = folder, subcommand
         self._name: str | None = None
 
     @property
@@ -54,13 +54,9 @@ class EvaluationPlace:
 
     def enter(self, trainer: Trainer) -> None:
         """Makes the folder, the same for all processes; called again, it does nothing."""
-        if self._name is not None:
-            return
-        if self._subcommand is None:
-            assert trainer.state.fn is not None
-            self._subcommand = trainer.state.fn.value
-        made = self._make() if trainer.is_global_zero else None
-        self._name = trainer.strategy.broadcast(made)
+        if self._name is None:
+            made = self._make(self._subcommand or str(trainer.state.fn)) if trainer.is_global_zero else None
+            self._name = trainer.strategy.broadcast(made)
 
     def leave(self) -> None:
         """Removes the folder if nothing was written to it; the next evaluation gets another one."""
@@ -69,33 +65,23 @@ class EvaluationPlace:
                 self.media.rmdir()
             self._name = None
 
-    def _make(self) -> str:
-        stem, count = f"{self._subcommand}-{datetime.now():%Y%m%d-%H%M%S}", 1
-        name = stem
+    def _make(self, subcommand: str) -> str:
+        stem, count = f"{subcommand}-{datetime.now():%Y%m%d-%H%M%S}", 1
         while True:
-            try:
-                # the process that makes the folder has the name
-                make_folder(self._folder.media)
-                persist((self._folder.media / name).mkdir)
-            except FileExistsError:
-                pass
-            else:
+            name = stem if count == 1 else f"{stem}-{count}"
+            count += 1
+            with contextlib.suppress(FileExistsError):  # the process that makes the folder has the name
+                (self._folder.media / name).mkdir(parents=True)
                 if not (self._folder.path / f"{name}.json").exists():
                     return name
                 (self._folder.media / name).rmdir()
-            count += 1
-            name = f"{stem}-{count}"
-
-
-_MOST_LISTED = 8
 
 
 class EvaluationRecord(Callback):
     """Writes all metrics, and what was evaluated, to RUN/<subcommand>-<date>-<time>.json, and prints the scores.
 
-    The scores of masks are in an evaluation record beside it for each kind of masks, with all that decides what they
-    mean. Scores that could not be computed are listed under "unavailable", each with what it needs. The pictures are
-    named after them, or their folder if they are many; it has the name of the record.
+    The scores of masks are in an evaluation record beside it for each kind of masks. Scores that could not be computed
+    are listed under "unavailable", each with what it needs.
 
     Args:
         folder: the run that is evaluated.
@@ -113,14 +99,10 @@ class EvaluationRecord(Callback):
         place: EvaluationPlace | None = None,
         half: bool = False,
     ) -> None:
-        self._folder = folder
+        self._folder, self._subcommand, self._half = folder, subcommand, half
         self._place = place or EvaluationPlace(folder, subcommand)
-        self._subcommand = subcommand
-        self._half = half
-        self._console = console
+        self._console = console or Console()
         self._started = time.monotonic()
-        # now: when the evaluation is over, its scores must not be lost with a record that cannot be read
-        self._run: str = folder.info.get("id", folder.path.name)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Starts the clock."""
@@ -135,8 +117,7 @@ class EvaluationRecord(Callback):
                     if tensor.dtype == torch.float32:
                         tensor.copy_(tensor.half())
 
-    on_validation_start = on_test_start
-    on_predict_start = on_test_start
+    on_validation_start = on_predict_start = on_test_start
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Leaves no empty folder behind."""
@@ -152,35 +133,26 @@ class EvaluationRecord(Callback):
     def _write(self, trainer: Trainer, pl_module: LightningModule) -> None:
         headlines = headline_records(pl_module)
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
+        needs = {one["metric"]: one["needs"] for one in headlines if one.get("needs") and one["metric"] not in metrics}
         record: dict[str, Any] = {
             "subcommand": self._subcommand,
-            "run": self._run,
+            "run": self._folder.info.get("id", self._folder.path.name),
             "created": datetime.now().astimezone().isoformat(timespec="seconds"),
             "checkpoint": trainer.ckpt_path,
             "weights": "float16" if self._half else "float32",
             "metrics": metrics,
             "headlines": headlines,
-            "unavailable": {
-                headline["metric"]: headline["needs"]
-                for headline in headlines
-                if headline.get("needs") and headline["metric"] not in metrics
-            },
+            "unavailable": needs,
             "seconds": round(time.monotonic() - self._started, 1),
             "device": str(trainer.strategy.root_device),
             "kernels": chosen_kernels(),
             "slotbench": importlib.metadata.version("slotbench"),
         }
         path, media = self._place.record, self._place.media
-        console = self._console or Console()
-        try:
-            write_atomically(path, dump_json(record, indent=2))
-        finally:
-            # what a full disk does not take is at least seen
-            if headlines and metrics:
-                console.print(score_table(headlines, metrics))
-        kinds = (".png", ".gif", ".npz")
-        pictures = [str(path) for suffix in kinds for path in sorted(media.glob(f"*{suffix}"))]
-        if len(pictures) > _MOST_LISTED:
-            pictures = [f"{media}: {len(pictures)} pictures, videos and arrays"]
-        for written in [str(path), *pictures]:
-            console.print(one_line(written), highlight=False, soft_wrap=True, markup=False)
+        if headlines and metrics:
+            self._console.print(score_table(headlines, metrics))
+        write_atomically(path, dump_json(record, indent=2))
+        shown = [one for suffix in (".png", ".gif", ".npz") for one in sorted(media.glob(f"*{suffix}"))]
+        pictures = [f"{media}: {len(shown)} pictures, videos and arrays"] if len(shown) > _MOST_LISTED else shown
+        for written in (path, *pictures):
+            self._console.print(str(written), highlight=False, soft_wrap=True, markup=False)

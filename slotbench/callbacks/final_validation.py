@@ -5,56 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.trainer.states import TrainerFn
 
-from slotbench.lightning_compat import validate_after_last_step
+__all__ = ["FinalValidation", "is_last_step"]
 
-__all__ = ["FinalValidation"]
+
+def is_last_step(trainer: Trainer) -> bool:
+    """Whether the step that has just been made is the last one of the training."""
+    of_epochs = trainer.max_epochs is not None and trainer.current_epoch + 1 == trainer.max_epochs
+    return trainer.global_step == trainer.max_steps or (trainer.is_last_batch and of_epochs)
 
 
 class FinalValidation(Callback):
-    """Validates after the last step, unless that step was validated: the final weights have scores.
+    """Validates after the last step too, however many steps lie between two validations.
 
-    Lightning validates every so many steps, and a training whose last step is no multiple of that ends with weights
-    without scores. Here a validation is due after the last step, like any other. Where a step turns out to be the last
-    only later (a callback ends the training between two validations), the validation is made at the end.
-
-    A training that is resumed from a checkpoint of its last step, because it was killed before it could end, is ended
-    like any other: with this validation, and with the hooks for the end of the training, which Lightning would leave
-    out.
+    Lightning validates before it ends a training that is told to stop, so the last step tells it.
 
     Args:
-        enabled: whether to validate; without it the other hooks are called all the same.
+        enabled: whether to.
     """
 
     def __init__(self, enabled: bool = True) -> None:
         self.enabled = enabled
-        self.validated_step: int | None = None
 
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Makes the training loop ask before it ends."""
-        if stage == "fit":
-            validate_after_last_step(trainer, self)
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Remembers the step."""
-        if trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking:
-            self.validated_step = trainer.global_step
-
-    def state_dict(self) -> dict[str, Any]:
-        """The step of the last validation, so that a resumed run does not repeat it."""
-        return {"validated_step": self.validated_step}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the step of the last validation."""
-        self.validated_step = state_dict["validated_step"]
-
-    def is_due(self, trainer: Trainer) -> bool:
-        """Whether the weights of the last step have not been validated and are to be."""
-        return (
-            self.enabled
-            and self in trainer.callbacks  # type: ignore[attr-defined]  # a search for a learning rate trains without
-            and trainer.global_step > 0
-            and self.validated_step != trainer.global_step
-            and trainer.enable_validation
-        )
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Tells Lightning to stop after the last step."""
+        if self.enabled and is_last_step(trainer):
+            trainer.should_stop = True

@@ -33,8 +33,8 @@ from torch import Tensor
 from slotbench.callbacks.evaluation import EvaluationPlace
 from slotbench.callbacks.media import check_media, clip_title, file_name, made_by, write_image, write_video
 from slotbench.errors import UserError, lines
-from slotbench.files import make_folder, open_atomically, persist
 from slotbench.interfaces import DescribedClips, Piece, Recording, Reporter, View, WholeVideos, rounded_shares
+from slotbench.io import open_atomically
 from slotbench.metrics.contingency import masks_to_labels
 
 __all__ = ["AXES", "PredictionWriter"]
@@ -51,15 +51,7 @@ AXES = {
 
 @dataclass(frozen=True)
 class _Origin:
-    """The origin of arrays: clip, frames and source.
-
-    Attributes:
-        frames: the number of each frame in the source.
-        source: in words.
-        video: what the source is called.
-        view: what they show of its frames.
-        shown: of several cameras, those that the encoder was shown.
-    """
+    """Where arrays are from: numbers of the frames in the source, the source in words, its name, the view of it."""
 
     frames: np.ndarray
     source: str
@@ -80,102 +72,61 @@ def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str]
     Raises:
         UserError: the task does not give what is asked for.
     """
-    found = found if isinstance(found, Mapping) else {}
-    there: dict[str, Any] = {}
+    there: dict[str, Tensor] = {}
     if "slots" in found:
-        there["slots"] = lambda: found["slots"][clip].float()
+        there["slots"] = found["slots"][clip].float()
     if "masks" in found:
         soft = found["masks"][clip]
-        # a task with one target has no axis of time
-        soft = soft[None] if soft.ndim == 3 else soft
-        there["masks"] = lambda: _ids(masks_to_labels(soft), soft.shape[-3])
-        there["soft_masks"] = lambda: rounded_shares(soft)
+        soft = soft[None] if soft.ndim == 3 else soft  # a task with one target has no axis of time
+        there["masks"] = _ids(masks_to_labels(soft), soft.shape[-3])
+        there["soft_masks"] = rounded_shares(soft)
     if "labels" in found:
-        there["masks"] = lambda: _ids(found["labels"][clip], _slots(found))
+        slots = found["masks"].shape[-3] if "masks" in found else int(found["labels"].max()) + 1
+        there["masks"] = _ids(found["labels"][clip], slots)
     if "frames" in found:
-        there["reconstruction"] = lambda: (found["frames"][clip].float().clamp(0, 1) * 255).round().to(torch.uint8)
+        there["reconstruction"] = (found["frames"][clip].float().clamp(0, 1) * 255).round().to(torch.uint8)
     if "depth" in found:
-        there["depth"] = lambda: found["depth"][clip].float()
-    absent = [name for name in names if name not in there]
-    if absent:
-        raise UserError(
-            lines(
-                f"{task} gives no {', '.join(absent)} to save",
-                available=", ".join(name for name in AXES if name in there),
-            )
-        )
-    return {name: there[name]().cpu().numpy() for name in names}
-
-
-def _write_arrays(
-    path: Path,
-    arrays: Mapping[str, np.ndarray],
-    origin: _Origin,
-    about: Mapping[str, Any],
-) -> Path:
-    """Writes `path`.npz; the file gets its name once it is whole, and arrays may be mapped ones.
-
-    Args:
-        path: without the ending.
-        arrays: by keys of `AXES`.
-        origin: where they are from.
-        about: the run, the checkpoint and the like.
-    """
-    make_folder(path.parent)
-    complete = path.with_name(f"{path.name}.npz")
-    everything: dict[str, Any] = {
-        **arrays,
-        "frame": np.asarray(origin.frames, np.int64),
-        "source": np.array(origin.source),
-        "about": np.array(json.dumps(dict(about))),
-        "axes": np.array(json.dumps({name: _axes(name, value) for name, value in arrays.items()} | {"frame": "time"})),
-    }
-    if origin.video is not None:
-        everything["video"] = np.array(origin.video)
-    if origin.shown is not None:
-        everything["shown"] = np.asarray(origin.shown, np.int64)
-    if origin.view is not None:
-        everything["view"] = np.array([*origin.view.frame, *origin.view.box], np.int64)
-
-    def write() -> None:
-        with open_atomically(complete) as file:
-            np.savez_compressed(file, **everything)
-
-    persist(write)
-    return complete
-
-
-def _axes(name: str, array: np.ndarray) -> str:
-    axes = AXES[name]
-    return axes if array.ndim == len(axes.split()) else axes.replace("time", "time views", 1)
-
-
-def _slots(found: Mapping[str, Tensor]) -> int:
-    return found["masks"].shape[-3] if "masks" in found else int(found["labels"].max()) + 1
+        there["depth"] = found["depth"][clip].float()
+    if absent := [name for name in names if name not in there]:
+        raise UserError(lines(f"{task} gives no {', '.join(absent)} to save", available=", ".join(there)))
+    return {name: there[name].cpu().numpy() for name in names}
 
 
 def _ids(labels: Tensor, slots: int) -> Tensor:
     return labels.to(torch.uint8 if slots < 256 else torch.uint16)
 
 
+def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray], origin: _Origin, about: Mapping[str, Any]) -> None:
+    """Writes `path`.npz; arrays may be mapped ones."""
+    axes = {
+        name: AXES[name] if array.ndim == len(AXES[name].split()) else AXES[name].replace("time", "time views", 1)
+        for name, array in arrays.items()
+    }
+    texts = {"source": origin.source, "about": json.dumps(dict(about)), "axes": json.dumps({**axes, "frame": "time"})}
+    if origin.video is not None:
+        texts["video"] = origin.video
+    everything: dict[str, Any] = {**arrays, **{name: np.array(text) for name, text in texts.items()}}
+    everything["frame"] = np.asarray(origin.frames, np.int64)
+    if origin.shown is not None:
+        everything["shown"] = np.asarray(origin.shown, np.int64)
+    if origin.view is not None:
+        everything["view"] = np.array([*origin.view.frame, *origin.view.box], np.int64)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open_atomically(path.with_name(f"{path.name}.npz")) as file:
+        np.savez_compressed(file, **everything)
+
+
 class PredictionWriter(Callback):
     """One picture and one video of each video of the data set, in a folder of this prediction's own.
 
     Where the task reads whole videos piece by piece (`SlotTask.piece_frames`), they are
-    `video<number>_<what the data calls it>.png` and `.gif`, whatever the video's length. Elsewhere the task's
-    `pictures` and `videos` are asked for each clip alone, and they are `clip<index>_<name>.png`, with the name of the
-    picture at the end if the task makes several of one clip. GIFs come with an `.mp4` where PyAV is installed.
-
-    With `save`, an npz file of the same name holds the arrays of every video.
+    `video<number>_<name>.png` and `.gif`, whatever the video's length. Elsewhere the task's `pictures` and `videos` are
+    asked for each clip alone: `clip<index>_<name>.png`. With `save`, an npz file of the same name holds the arrays.
 
     Args:
         place: where to write.
-        save: what to save, keys of `saved_arrays.AXES`.
+        save: what to save, keys of `AXES`.
         num_pictured: videos that there are pictures of; each process makes those that it has.
-
-    Raises:
-        TypeError: a picture is no uint8 array "height width 3", or a video none "time height width 3".
-        UserError: the task does not return an array that is asked for.
     """
 
     def __init__(self, place: EvaluationPlace, save: Sequence[str] = (), num_pictured: int = 64) -> None:
@@ -228,13 +179,11 @@ class PredictionWriter(Callback):
         if trainer.is_global_zero and left > 0:
             print(f"Pictures of the first {self._num_pictured} videos; {left} more have none.")
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Removes what was kept of a video that was not finished."""
         self._forget()
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """The same, if the prediction was stopped in the middle of a video."""
-        self._forget()
+    teardown = on_exception  # type: ignore[assignment]
 
     def _piece(
         self, trainer: Trainer, task: Any, outputs: Mapping[str, Any], batch: Any, videos: WholeVideos, piece: Piece

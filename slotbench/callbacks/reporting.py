@@ -8,22 +8,22 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.trainer.states import TrainerFn
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from slotbench.errors import one_line
 from slotbench.interfaces import Reporter
+from slotbench.io import real
 from slotbench.metric_info import score_text
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.oracles import ORACLE, split_references
 from slotbench.runs.run_info import RunInfo
-from slotbench.text import one_line, printable
 
-__all__ = ["EndReport", "StepClock", "headline_records", "score_table", "short_names"]
+__all__ = ["DataReading", "EndReport", "StepClock", "headline_records", "score_table", "short_names"]
 
 
 def headline_records(module: LightningModule) -> list[dict[str, Any]]:
@@ -109,15 +109,14 @@ class EndReport(Callback):
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Prints the report after an interruption; a failure has its own message."""
-        if trainer.is_global_zero and trainer.state.fn == TrainerFn.FITTING and self._folder.state == "interrupted":
+        if trainer.is_global_zero and trainer.state.fn == "fit" and self._folder.state == "interrupted":
             self._report(pl_module)
 
     def _report(self, module: LightningModule) -> None:
         try:
             self._print(module)
         except Exception as error:
-            what = one_line(f"{type(error).__name__}: {error}")
-            print(f"warning: the report of {printable(self._folder.path)} cannot be shown: {what}", file=sys.stderr)
+            print(f"warning: the report of {self._folder.path} cannot be shown: {error}", file=sys.stderr)
 
     def _print(self, module: LightningModule) -> None:
         console = self._console or Console()
@@ -166,11 +165,10 @@ class EndReport(Callback):
 
 
 def score_table(headlines: Sequence[Mapping[str, Any]], metrics: dict[str, Any]) -> Table:
-    """A row per headline: its score, green if it beats every baseline, and beside it the baselines, a line each.
+    """A row per headline: its score, green if it beats every baseline, and beside it the baselines, best first.
 
-    Baselines stand from best to worst. An oracle, which knows the simulator, stands below them under a
-    line that says so, and has no part in the colour. A score that was not measured is a dash, or, if the headline says
-    what it needs, "unavailable" with that. Narrow terminals break the names of the scores, and no number.
+    An oracle, which knows the simulator, stands below a line that says so, and has no part in the colour. A score that
+    was not measured is a dash, or, if the headline says what it needs, "unavailable" with that.
     """
     table = Table(show_edge=False, pad_edge=False, header_style="dim", collapse_padding=True)
     table.add_column("score", min_width=12)
@@ -178,7 +176,7 @@ def score_table(headlines: Sequence[Mapping[str, Any]], metrics: dict[str, Any])
     table.add_column("baselines", no_wrap=True)
     table.add_column("", justify="right", no_wrap=True, min_width=6)
     for headline in headlines:
-        value, higher = _number(metrics.get(headline["metric"])), bool(headline.get("higher_is_better", True))
+        value, higher = real(metrics.get(headline["metric"])), bool(headline.get("higher_is_better", True))
         baselines, oracles = split_references(headline)
         name = Text(one_line(headline.get("label") or headline["metric"]))
         needs = headline.get("needs") if value is None else None
@@ -203,17 +201,24 @@ def _best_first(scores: dict[str, float], higher: bool) -> list[tuple[str, float
     return sorted(scores.items(), key=lambda score: score[1], reverse=higher)
 
 
-def _number(value: Any) -> float | None:
-    """A score of the record, where a number that is not finite is a word; None where there is none."""
-    try:
-        return None if value is None else float(value)
-    except (TypeError, ValueError):
-        return None
-
-
 def _section(console: Console, title: str, lines: list[str]) -> None:
     if lines:
         console.print(f"\n{title}", style="bold")
         for line in lines:
             # never wrapped: users copy it
-            console.print(f"  {one_line(line)}", highlight=False, soft_wrap=True, markup=False)
+            console.print(f"  {line}", highlight=False, soft_wrap=True, markup=False)
+
+
+class DataReading(Callback):
+    """Prints the data's report on its files (`SlotDataModule.reading`): videos found, what was left out and why."""
+
+    _SPLITS: ClassVar = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",), "predict": ("test",)}
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Prints, once in a run."""
+        reading = getattr(getattr(trainer, "datamodule", None), "reading", None)
+        said, self._said = getattr(self, "_said", False), True
+        if reading is not None and trainer.is_global_zero and not said:
+            words = reading(self._SPLITS[stage])
+            if words is not None:
+                print(words)

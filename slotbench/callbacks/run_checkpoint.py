@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,15 +11,13 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
-from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_warn
 
-from slotbench import checksums
 from slotbench.callbacks.divergence import Divergence
+from slotbench.callbacks.final_validation import is_last_step
 from slotbench.callbacks.random_state import RandomState
-from slotbench.errors import FileError
-from slotbench.files import fsync_folder, make_folder, remove_file, replace_file, write_anew
 from slotbench.interfaces import Reporter
+from slotbench.io import open_atomically
 from slotbench.lightning_compat import restore_loader_position
 from slotbench.runs.checkpoints import BEST, LAST, PREVIOUS, link
 
@@ -30,50 +25,24 @@ __all__ = ["CheckpointFile", "RunCheckpoint"]
 
 
 class CheckpointFile(TorchCheckpointIO):
-    """Serialises in memory, writes one file, and waits until the disk has it.
+    """Writes a file beside its place, waits until the disk has it, and renames it.
 
-    Lightning's own writes to the system's temporary folder first, which may be small and on another disk, and does not
-    wait: a file that is renamed into place before its content is on the disk is empty after a power cut.
-
-    Attributes:
-        digests: SHA-256 of what was written last to a path.
+    Lightning's own goes by the system's temporary folder, and does not wait.
     """
 
-    def __init__(self) -> None:
-        self.digests: dict[Path, str] = {}
-
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
-        """Writes the file, and takes its checksum meanwhile; one that could not be written whole is removed.
-
-        Raises:
-            OSError: the disk is full, or cannot be written to.
-        """
-        content = io.BytesIO()
-        torch.save(checkpoint, content)
-        file = Path(path)
-        make_folder(file.parent)
-        self.digests.pop(file, None)
-        # of what was meant to be written, not of what can be read back; meanwhile the writing waits for the disk
-        digest = hashlib.sha256()
-        hashing = threading.Thread(target=digest.update, args=(content.getbuffer(),))
-        hashing.start()
-        try:
-            write_anew(file, content.getbuffer())
-        finally:
-            hashing.join()
-        self.digests[file] = digest.hexdigest()
+        """Writes the file."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with open_atomically(path) as file:
+            torch.save(checkpoint, file)
 
 
 class RunCheckpoint(Checkpoint):
     """Three files under fixed names: the newest state, the one before it, and the one that scored best on `monitor`.
 
     `last.ckpt` is replaced after each validation, every `minutes`, at the end, and on a clean interruption; what it was
-    is `previous.ckpt` then, to resume from if the newest is damaged. `best.ckpt` is another name for the `last.ckpt`
-    that scored best, so that it costs no second serialisation. A file is written beside its place and renamed into it.
-    Before that, its checksum is written down beside it (`slotbench.checksums`).
-    Lightning's ModelCheckpoint writes to the system's temporary folder and moves the file, which is a plain copy, torn
-    by a kill, whenever that folder is on another file system; and it saves the last state only when the best ones
-    changed.
+    is `previous.ckpt` then, to resume from if the newest is damaged. `best.ckpt` is a hard link to the `last.ckpt` that
+    scored best. Lightning's ModelCheckpoint saves the last state only when the best ones changed.
 
     Args:
         folder: where the checkpoints go.
@@ -85,14 +54,13 @@ class RunCheckpoint(Checkpoint):
     def __init__(
         self,
         folder: str | Path,
-        minutes: int | float = 10.0,
+        minutes: float = 10.0,
         random_state: RandomState | None = None,
         divergence: Divergence | None = None,
     ) -> None:
-        self._folder = Path(folder)
-        self._seconds = 60 * minutes
+        self._folder, self._seconds = Path(folder), 60 * minutes
+        self._partial = self._folder / f".{LAST}.partial"
         self._random_state, self._divergence = random_state, divergence
-        self._file = CheckpointFile()
         self._saved_at = time.monotonic()
         self._saved_step: int | None = None  # of the state that need not be saved again
         self._last_step: int | None = None  # of what last.ckpt is
@@ -100,7 +68,6 @@ class RunCheckpoint(Checkpoint):
         self._warned = False
         self.best_score: float | None = None
         self.best_step: int | None = None
-        self._linked_step: int | None = None  # of what best.ckpt is
 
     @property
     def last_model_path(self) -> str:
@@ -115,14 +82,12 @@ class RunCheckpoint(Checkpoint):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Makes the strategy write checkpoints straight to the run folder."""
         if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
-            trainer.strategy.checkpoint_io = self._file
+            trainer.strategy.checkpoint_io = CheckpointFile()
 
     def save(self, trainer: Trainer) -> None:
         """Replaces `last.ckpt` by the current state, unless it is current; every process calls it."""
-        if trainer.global_step == self._saved_step:
-            return
-        self.write(trainer)
-        if self._written_step is not None:
+        if trainer.global_step != self._saved_step:
+            self.write(trainer)
             self._put_in_place(trainer)
 
     def write(self, trainer: Trainer) -> None:
@@ -145,42 +110,35 @@ class RunCheckpoint(Checkpoint):
         self._saved_at, self._saved_step = time.monotonic(), trainer.global_step
         restore_loader_position(trainer)
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Moves the file of the previous step to `last.ckpt`."""
-        if self._written_step is not None:
-            self._put_in_place(trainer)
+        self._put_in_place(trainer)
+
+    on_train_epoch_end = on_train_batch_start
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Writes the state if the last checkpoint is old, and after the last step of all."""
         # gradients that wait for more batches are in no checkpoint
-        if (batch_idx + 1) % trainer.accumulate_grad_batches:
-            return
-        if _is_last_step(trainer) or self._is_time(trainer):
+        if not (batch_idx + 1) % trainer.accumulate_grad_batches and (is_last_step(trainer) or self._is_time(trainer)):
             self.write(trainer)
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Moves the file of the epoch's last step to `last.ckpt`."""
-        if self._written_step is not None:
-            self._put_in_place(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Drops the file written right before this validation."""
         if self._written_step is not None and trainer.is_global_zero:
-            remove_file(self._partial)
+            self._partial.unlink(missing_ok=True)
         self._written_step = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Saves, and keeps the best state as `best.ckpt`."""
-        if trainer.state.fn != TrainerFn.FITTING or trainer.sanity_checking:
+        if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         is_best = self._is_best(trainer, pl_module.monitor if isinstance(pl_module, Reporter) else None)
         self._saved_step = None  # the scores are part of what is saved
         self.save(trainer)
         if is_best and trainer.is_global_zero:
             link(self._folder / LAST, self._folder / BEST)
-            self._linked_step = self.best_step
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Saves the final state."""
@@ -193,11 +151,6 @@ class RunCheckpoint(Checkpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores the best score of an earlier part of the run."""
         self.best_score, self.best_step = state_dict["best_score"], state_dict["best_step"]
-        self._linked_step = self.best_step
-
-    @property
-    def _partial(self) -> Path:
-        return self._folder / f".{LAST}.partial"
 
     def _is_time(self, trainer: Trainer) -> bool:
         # not at every step: with several processes asking costs a broadcast
@@ -206,40 +159,17 @@ class RunCheckpoint(Checkpoint):
         return bool(trainer.strategy.broadcast(time.monotonic() - self._saved_at >= self._seconds))
 
     def _put_in_place(self, trainer: Trainer) -> None:
+        if self._written_step is None:
+            return
         if trainer.is_global_zero:
             last = self._folder / LAST
-            self._write_down_checksum()
             if last.is_file() and self._last_step != self._written_step:
                 link(last, self._folder / PREVIOUS)
-            replace_file(self._partial, last)
-            fsync_folder(self._folder)
+            self._partial.replace(last)
         # the launcher ends the other processes when one is gone
         trainer.strategy.barrier("checkpoint in its place")
         self._last_step = self._written_step
         self._saved_at, self._saved_step, self._written_step = time.monotonic(), self._written_step, None
-
-    def _write_down_checksum(self) -> None:
-        """Adds the new file's checksum to those of the files that are there, which it takes the place of one by one."""
-        if self._partial.is_dir():
-            return  # of a strategy that saves in several files
-        digest = self._file.digests.pop(self._partial, None) or checksums.file_digest(self._partial)
-        names = (LAST, PREVIOUS, BEST)
-        try:
-            known = checksums.known_digests(self._folder)
-        except FileError:
-            known = {}
-        if not known:
-            # of an earlier version, or the record is damaged: what is there is what was resumed from
-            here = [path for name in names if (path := self._folder / name).is_file()]
-            known = {checksums.file_digest(path): {"step": None} for path in here}
-        # of the latest two, and of the best, which may be old
-        latest = [*known][-2:]
-        known = {
-            old: entry
-            for old, entry in known.items()
-            if old != digest and (old in latest or entry.get("step") in (None, self._linked_step))
-        }
-        checksums.remember(self._folder, names, {**known, digest: {"step": self._written_step}})
 
     def _is_best(self, trainer: Trainer, monitor: tuple[str, str] | None) -> bool:
         if monitor is None:
@@ -252,11 +182,8 @@ class RunCheckpoint(Checkpoint):
             self._warned = True
             return False
         score = float(trainer.callback_metrics[name])
-        if score != score:
-            return False
-        if self.best_score is not None and not (
-            score > self.best_score if direction == "max" else score < self.best_score
-        ):
+        before = self.best_score
+        if score != score or (before is not None and not (score > before if direction == "max" else score < before)):
             return False
         self.best_score, self.best_step = score, trainer.global_step
         return True
@@ -264,8 +191,3 @@ class RunCheckpoint(Checkpoint):
     def _existing(self, name: str) -> str:
         path = self._folder / name
         return str(path) if path.is_file() else ""
-
-
-def _is_last_step(trainer: Trainer) -> bool:
-    of_epochs = trainer.max_epochs is not None and trainer.current_epoch + 1 == trainer.max_epochs
-    return trainer.global_step == trainer.max_steps or (trainer.is_last_batch and of_epochs)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.graceful_stop import GracefulStop
 from slotbench.callbacks.reporting import StepClock, headline_records
-from slotbench.files import number
 from slotbench.interfaces import Reporter
+from slotbench.io import real
 from slotbench.metric_info import infos_as_record, without_stage
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.ops import chosen_kernels
@@ -29,11 +29,9 @@ __all__ = ["RunRecord"]
 class RunRecord(Callback):
     """Writes state, step, speed, sizes of parts, kernels, headlines with baselines, and the last and best metrics.
 
-    Beside it are the evaluation records of the last validation, of a task that scores masks.
-
     The state goes from "starting" over "running" to "finished", "interrupted" (Ctrl-C or another signal), "diverged",
     then with the step under "diverged_at", or "failed", then with the exception's last line under "error". Seconds and
-    best metrics of a resumed run count on; its baselines and speed are those of the record until it has its own.
+    best metrics of a resumed run count on; its baselines are those of the record until it has its own.
 
     Args:
         folder: the run.
@@ -45,13 +43,11 @@ class RunRecord(Callback):
     def __init__(
         self,
         folder: RunFolder,
-        interval: int | float = 10.0,
+        interval: float = 10.0,
         stop: GracefulStop | None = None,
         finish: Callable[[], object] | None = None,
     ) -> None:
-        self._folder = folder
-        self._stop, self._finish = stop, finish
-        self._interval = interval
+        self._folder, self._interval, self._stop, self._finish = folder, interval, stop, finish
         self._clock = StepClock()
         self._started = self._written = time.monotonic()
         self._before: dict[str, Any] = {}
@@ -59,9 +55,8 @@ class RunRecord(Callback):
     def state_dict(self) -> dict[str, Any]:
         """Seconds, and last and best metrics, for a resumed run to continue from."""
         info = self._folder.info
-        seconds = round(self._seconds(), 3)
         kept = {"metrics": info.get("metrics", {}), "best": info.get("best", {})}
-        return {"seconds": seconds, "metrics_step": info.get("metrics_step"), **kept}
+        return {"seconds": round(self._seconds(), 3), "metrics_step": info.get("metrics_step"), **kept}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores the counts of an earlier part of the run."""
@@ -70,12 +65,11 @@ class RunRecord(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Records the state "running", and all that is known before the first step."""
         self._started = time.monotonic()
-        if self._before:
-            # the record may be ahead of the checkpoint
-            kept = ("metrics", "metrics_step", "best")
-            self._update(trainer, **{key: self._before[key] for key in kept if key in self._before})
+        steps = float(trainer.estimated_stepping_batches)
         self._write(
             trainer,
+            # the record may be ahead of the checkpoint
+            **{key: value for key, value in self._before.items() if key != "seconds"},
             state="running",
             error=None,
             diverged_at=None,
@@ -83,16 +77,14 @@ class RunRecord(Callback):
             headlines=self._headlines(pl_module),
             accelerator=str(trainer.strategy.root_device),
             precision=str(trainer.precision),
-            total_steps=_finite(float(trainer.estimated_stepping_batches)),
+            total_steps=int(steps) if math.isfinite(steps) and steps != -1 else None,
         )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Starts the clock."""
         self._clock.resume()
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Updates the step and the speed every few seconds."""
         self._clock.tick()
         if time.monotonic() - self._written >= self._interval:
@@ -110,19 +102,17 @@ class RunRecord(Callback):
         headlines = self._headlines(pl_module)
         directions = {headline["metric"]: headline["higher_is_better"] for headline in headlines}
         if isinstance(pl_module, Reporter) and pl_module.monitor is not None:
-            name, direction = pl_module.monitor
-            directions[name] = direction == "max"
+            directions[pl_module.monitor[0]] = pl_module.monitor[1] == "max"
         best: dict[str, BestScore] = dict(self._folder.info.get("best", {}))
         for name, higher in directions.items():
-            value, before = metrics.get(name), best.get(name)
-            if value is None or value != value:
-                continue
-            # the record has infinity as a word
-            if before is None or (value > float(before["value"]) if higher else value < float(before["value"])):
+            value = metrics.get(name, math.nan)
+            before = real(best[name]["value"]) if name in best else None
+            if not math.isnan(value) and (before is None or (value > before if higher else value < before)):
                 best[name] = {"value": value, "step": trainer.global_step}
-        # baselines are computed from the data, so a task may know them only after its first validation
-        fields = {"headlines": headlines, "metrics": metrics, "metrics_step": trainer.global_step, "best": best}
-        self._write(trainer, metric_infos=self._metric_infos(pl_module, metrics), **fields)
+        # a task may know its baselines only after its first validation
+        infos = self._metric_infos(pl_module, metrics)
+        fields = {"metrics": metrics, "metrics_step": trainer.global_step, "metric_infos": infos}
+        self._write(trainer, headlines=headlines, best=best, **fields)
         self._clock.resume()
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -133,20 +123,19 @@ class RunRecord(Callback):
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Records the state "interrupted", "diverged" or "failed"."""
-        if trainer.state.fn != TrainerFn.FITTING:
-            return
-        if isinstance(exception, DivergedError):
-            self._write(trainer, state="diverged", diverged_at=exception.step, error=str(exception))
+        if trainer.state.fn != "fit":
             return
         # a signal to the whole process group kills the data loader's workers too, and that may be what is reported
         told = self._stop is not None and self._stop.told
-        if isinstance(exception, KeyboardInterrupt | SIGTERMException) or told:
+        if isinstance(exception, DivergedError):
+            self._write(trainer, state="diverged", diverged_at=exception.step, error=str(exception))
+        elif isinstance(exception, KeyboardInterrupt | SIGTERMException) or told:
             self._write(trainer, state="interrupted")
-            return
-        lines = [line for line in str(exception).splitlines() if line.strip()]
-        error = f"{type(exception).__name__}: {lines[-1] if lines else ''}".strip(": ")
-        with contextlib.suppress(OSError):  # the disk may have failed, and that gets reported
-            self._write(trainer, state="failed", error=error)
+        else:
+            lines = [line for line in str(exception).splitlines() if line.strip()]
+            error = f"{type(exception).__name__}: {lines[-1] if lines else ''}".strip(": ")
+            with contextlib.suppress(OSError):  # the disk may have failed, and that gets reported
+                self._write(trainer, state="failed", error=error)
 
     def _seconds(self) -> float:
         """Seconds of this process, and of those before it up to the checkpoint that it was resumed from."""
@@ -159,7 +148,7 @@ class RunRecord(Callback):
         for headline in headlines:
             for key, scores in before.get(headline["metric"], {}).items():
                 if isinstance(scores, dict) and scores and headline.get(key) == {}:
-                    headline[key] = {name: number(score) for name, score in scores.items()}
+                    headline[key] = {name: real(score) for name, score in scores.items()}
         return headlines
 
     def _metric_infos(self, module: LightningModule, metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -168,29 +157,18 @@ class RunRecord(Callback):
             return {}
         names = {without_stage(name): None for name in metrics if not name.startswith("train/")}
         names |= {headline.metric.partition("/")[2]: None for headline in module.headlines()}
-        before = self._folder.info.get("metric_infos", {})
-        return before | infos_as_record(module.metric_infos(names))
+        # of the last validation, whose records have tracking too
+        names |= {f"{score}/{one.source}": None for one in module.mask_scores() for score in one.scores}
+        return self._folder.info.get("metric_infos", {}) | infos_as_record(module.metric_infos(names))
 
     def _write(self, trainer: Trainer, **fields: Any) -> None:
         self._written = time.monotonic()
         # the loops are restored last: before that there is no step to tell
         if trainer.global_step > 0 or not self._before:
             fields |= {"step": trainer.global_step, "epoch": trainer.current_epoch}
-        memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
         if (speed := self._clock.seconds_per_step) is not None:
             fields["seconds_per_step"] = speed
-        self._update(
-            trainer,
-            seconds=round(self._seconds(), 3),
-            peak_device_memory=memory,
-            kernels=chosen_kernels(),
-            **fields,
-        )
-
-    def _update(self, trainer: Trainer, **fields: Any) -> None:
+        memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
+        fields |= {"seconds": round(self._seconds(), 3), "peak_device_memory": memory, "kernels": chosen_kernels()}
         if trainer.is_global_zero:
             self._folder.update(**fields)
-
-
-def _finite(number: float) -> int | None:
-    return int(number) if number not in (float("inf"), -1) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,20 +13,18 @@ from lightning.pytorch.loggers.logger import Logger
 from slotbench.callbacks.collapse import Collapse
 from slotbench.callbacks.compiled_parts import CompiledParts, CompileMode
 from slotbench.callbacks.curves import CurveWriter
-from slotbench.callbacks.data_reading import DataReading
 from slotbench.callbacks.divergence import Divergence
 from slotbench.callbacks.evaluation import EvaluationPlace, EvaluationRecord
 from slotbench.callbacks.final_validation import FinalValidation
 from slotbench.callbacks.graceful_stop import GracefulStop
-from slotbench.callbacks.loggers import MODES, RunFolderLogger, WandbOptions, wandb_logger
+from slotbench.callbacks.loggers import RunFolderLogger, WandbOptions, WandbTest, wandb_logger
 from slotbench.callbacks.media_logger import MediaLogger
 from slotbench.callbacks.prediction_writer import PredictionWriter
 from slotbench.callbacks.random_state import RandomState
-from slotbench.callbacks.reporting import EndReport
+from slotbench.callbacks.reporting import DataReading, EndReport
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
 from slotbench.callbacks.run_record import RunRecord
 from slotbench.callbacks.throughput_bar import ThroughputBar
-from slotbench.callbacks.wandb_scores import WandbTest
 from slotbench.runs.folder import RunFolder
 
 __all__ = ["evaluation_parts", "run_parts"]
@@ -51,26 +48,17 @@ def run_parts(
         folder: the run, new or resumed: its metrics then end where the checkpoint does.
         wandb: "off", "offline" or "online".
         wandb_project: W&B project; None for the one that the run has, or WANDB_PROJECT, or "slotbench".
-        config: the resolved configuration, nested, for W&B; the folder has it as text already.
+        config: the resolved configuration, nested, for W&B.
         wandb_options: entity, tags, notes and artifacts there.
         again: options to repeat when the run is resumed, for the end report.
         final_validation: whether to validate the final weights, if the last step was not validated.
         compile_mode: how the parts are compiled for training steps.
         finish: writes the result once the run has reached its end, before pictures and report.
-
-    Raises:
-        ValueError: `wandb` is something else.
-        RunFolderError: a link in the folder leads out of it.
     """
-    if wandb not in MODES:
-        raise ValueError(f"wandb is {wandb!r}; expected one of {', '.join(MODES)}")
-    folder.check_own()
-    _drop_advertisements()
     loggers: list[Logger] = [RunFolderLogger(folder)]
     if wandb != "off" and (mirror := wandb_logger(folder, wandb, wandb_project, config, wandb_options)) is not None:
         loggers.append(mirror)
-    random_state = RandomState()
-    divergence = Divergence()
+    random_state, divergence = RandomState(), Divergence()
     checkpoint = RunCheckpoint(folder.checkpoints, random_state=random_state, divergence=divergence)
     stop = GracefulStop(checkpoint)
     # In this order when a run ends: its state and result, a last checkpoint, the terminal back, pictures, and only then
@@ -104,9 +92,6 @@ def evaluation_parts(
 ) -> tuple[list[Logger], list[Callback]]:
     """Loggers and callbacks for `validate`, `test` and `predict` on a run that exists; its own record stays as it is.
 
-    Results go to RUN/<subcommand>-<date>-<time>.json, pictures to the folder of the same name in RUN/media, so that no
-    evaluation overwrites another's. The scores of a test are mirrored in Weights & Biases where the run is.
-
     Args:
         run_path: the run.
         subcommand: "validate", "test" or "predict".
@@ -117,14 +102,9 @@ def evaluation_parts(
         wandb_options: entity, tags and notes there.
 
     Raises:
-        RunFolderError: `run_path` is not a run folder, or a link in it leads out of it.
-        ValueError: `subcommand` is none of the three.
+        RunFolderError: `run_path` is not a run folder.
     """
-    if subcommand not in ("validate", "test", "predict"):
-        raise ValueError(f"subcommand is {subcommand!r}; expected validate, test or predict")
     folder = RunFolder.open(run_path)
-    folder.check_own()
-    _drop_advertisements()
     # callbacks that only matter to training are absent on purpose
     warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`, callbacks used to create")
     place = EvaluationPlace(folder, subcommand)
@@ -135,14 +115,3 @@ def evaluation_parts(
         # last, so that the record is on disk whatever the server does
         callbacks.append(WandbTest(folder, mode, wandb_project, wandb_options))
     return [], callbacks
-
-
-def _drop_advertisements() -> None:
-    """Filters Lightning's tips to install other products of its maker; all other messages stay."""
-    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
-    if _no_tip not in logger.filters:
-        logger.addFilter(_no_tip)
-
-
-def _no_tip(record: logging.LogRecord) -> bool:
-    return "Tip:" not in record.getMessage()

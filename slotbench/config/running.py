@@ -18,10 +18,9 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning_utilities.core.rank_zero import rank_zero_only
 
-from slotbench.callbacks.data_reading import DataReading
 from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.loggers import WandbOptions
-from slotbench.callbacks.reporting import EndReport
+from slotbench.callbacks.reporting import DataReading, EndReport
 from slotbench.callbacks.wiring import evaluation_parts, run_parts
 from slotbench.config.library_refusals import (
     REFUSALS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import os
 import shlex
 import socket
@@ -14,7 +15,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from slotbench import checksums
 from slotbench.errors import FileError, UserError
 from slotbench.files import read_text, remove_file, replace_file, write_atomically
 from slotbench.runs.checkpoints import BEST, LAST, GoodCheckpoint, find_good, link, remove_partial
@@ -130,7 +130,7 @@ def _put_best_in_place(last: GoodCheckpoint) -> None:
     if last.best_step != last.step or (best.is_file() and best.samefile(last.path)):
         return
     with contextlib.suppress(FileError):
-        if best.is_file() and checksums.file_digest(best) == checksums.file_digest(last.path):
+        if best.is_file() and filecmp.cmp(best, last.path, shallow=False):
             return
     link(last.path, best)
 

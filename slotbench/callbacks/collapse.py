@@ -72,7 +72,7 @@ class Collapse(Callback):
 
     def __init__(self, batches: int = 2, share: float = 0.2) -> None:
         self._batches, self._share = batches, share
-        self._hooks: list[RemovableHandle] = []
+        self._hooks: dict[nn.Module, RemovableHandle] = {}
         self._found: dict[str, list[float]] = {}
         self._before: set[str] = set()
         self._said: set[str] = set()
@@ -83,12 +83,14 @@ class Collapse(Callback):
         """Listens to core and decoder."""
         if trainer.state.fn == "fit" and not trainer.sanity_checking and batch_idx < self._batches:
             parts = [getattr(pl_module, name, None) for name in ("core", "decoder")]
-            self._hooks = [part.register_forward_hook(self._measure) for part in parts if isinstance(part, nn.Module)]
+            modules = [part for part in parts if isinstance(part, nn.Module)]
+            self._hooks = {part: part.register_forward_hook(self._measure) for part in modules}
 
     def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Listens no more."""
-        while self._hooks:
-            self._hooks.pop().remove()
+        for hook in self._hooks.values():
+            hook.remove()
+        self._hooks = {}
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Warns of what two validations in a row have shown."""
@@ -112,6 +114,7 @@ class Collapse(Callback):
         self._before, self._said = set(state_dict["before"]), set(state_dict["said"])
 
     def _measure(self, part: nn.Module, arguments: object, output: object) -> None:
+        self._hooks.pop(part).remove()  # the first output of a batch is enough
         if isinstance(output, Decoded):
             self._found.setdefault("prediction_spread", []).append(prediction_spread(output.reconstruction))
             if output.masks is not None and output.masks.shape[2] > 1:

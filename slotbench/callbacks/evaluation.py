@@ -55,7 +55,8 @@ class EvaluationPlace:
     def enter(self, trainer: Trainer) -> None:
         """Makes the folder, the same for all processes; called again, it does nothing."""
         if self._name is None:
-            made = self._make(self._subcommand or str(trainer.state.fn)) if trainer.is_global_zero else None
+            assert trainer.state.fn is not None
+            made = self._make(self._subcommand or trainer.state.fn.value) if trainer.is_global_zero else None
             self._name = trainer.strategy.broadcast(made)
 
     def leave(self) -> None:

@@ -277,9 +277,7 @@ def wandb_logger(
 def _mode_that_works(mode: str) -> str:
     """The W&B mode that works on this machine: "online", "off", or "offline" without a login."""
     if is_set_off():
-        _say(
-            "W&B is switched off here (WANDB_MODE=disabled, or `wandb disabled`): no mirror of this run"
-        )
+        _say("W&B is switched off here (WANDB_MODE=disabled, or `wandb disabled`): no mirror of this run")
         return "off"
     if mode == "offline" or is_set_offline():
         return "offline"

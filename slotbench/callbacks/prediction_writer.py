@@ -179,11 +179,13 @@ class PredictionWriter(Callback):
         if trainer.is_global_zero and left > 0:
             print(f"Pictures of the first {self._num_pictured} videos; {left} more have none.")
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Removes what was kept of a video that was not finished."""
         self._forget()
 
-    teardown = on_exception  # type: ignore[assignment]
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Removes it after a stop, too."""
+        self._forget()
 
     def _piece(
         self, trainer: Trainer, task: Any, outputs: Mapping[str, Any], batch: Any, videos: WholeVideos, piece: Piece

@@ -80,6 +80,8 @@ class ThroughputBar(ProgressBar):
         """Keeps the new metrics for the bar."""
         if trainer.state.fn == "validate":
             self._close()
+        if trainer.sanity_checking:
+            return
         logged = trainer.callback_metrics
         known = [headline for headline in headline_records(pl_module) if headline["metric"] in logged]
         values = [float(logged[headline["metric"]]) for headline in known]
@@ -89,7 +91,7 @@ class ThroughputBar(ProgressBar):
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Opens a bar for an evaluation."""
         numbers = {"test": trainer.num_test_batches, "predict": trainer.num_predict_batches}
-        name = str(trainer.state.fn)
+        name = trainer.state.fn.value if trainer.state.fn is not None else ""
         self._open(name, float(sum(numbers.get(name, trainer.num_val_batches))), 0)
 
     def on_test_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:

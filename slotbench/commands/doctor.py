@@ -29,6 +29,8 @@ def main(command: str, arguments: list[str]) -> int:
             raise UserError(f"doctor has no group {group}{did_you_mean(group, GROUPS)}; groups: {', '.join(GROUPS)}")
     found = list(findings(given.runs_dir, given.groups))
     states = {finding.name: finding.state for _, finding in found}
+    loaded = [one.text for group, one in found if group == "components" and one.state == "ok"]
+    states |= {name: "ok" for names in loaded for name in names.split(", ")}
     failing = [name for name, state in states.items() if state == "broken"]
     failing += [name for name in given.require if states.get(name, "absent") in ("note", "absent")]
     if given.json:

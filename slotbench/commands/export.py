@@ -1,55 +1,52 @@
-"""`slotbench export RUN --out FOLDER`: a run's trained model as a folder to hand on."""
+"""`slotbench export RUN --out FOLDER`: a run's trained model as a folder to hand on, and onto the Hugging Face Hub."""
 
 from __future__ import annotations
 
 import argparse
-import shlex
 from pathlib import Path
 
-from slotbench.commands.arguments import Parser, split_and_load
-from slotbench.errors import UserError, lines
+from slotbench import registry
 from slotbench.runs.checkpoint_choice import DEFAULT
 
-__all__ = ["USAGE", "main"]
+__all__ = ["main"]
 
-USAGE = """Usage: slotbench export RUN --out FOLDER [--checkpoint last|best|FILE] [--half] [--plugin FILE]
-
-Writes the trained model of a run: its weights (model.safetensors), what they are built into (config.json), the
-configuration and the record of the training (config.yaml, record.json), the evaluation records of its masks, and a
-model card with its scores beside baselines (README.md). The scores are those of the newest slotbench test of the
-weights, or else those of the validation of the training. slotbench.from_pretrained("FOLDER") reads the folder.
-
-  --out FOLDER                 where to write; a folder that is not there yet
-  --checkpoint last|best|FILE  whose weights: the newest (default), the best in validation, or a file's
-  --half                       round 32-bit weights to 16 bits, half the size; slotbench test RUN --half scores them
-
-Look through config.yaml, record.json and README.md before you publish the folder: they have the settings and the
-command of the training, your paths among them."""
+_DESCRIPTION = """Writes the trained model of a run: weights (model.safetensors), what they are built into
+(config.json), configuration and record of the training, and a model card with the scores of the newest `slotbench
+test` of these weights, or else of the validation, beside baselines. slotbench.from_pretrained("FOLDER") reads it. Look through
+config.yaml, record.json and README.md before you publish them: they have the command of the training, your paths among
+them."""
 
 
 def main(command: str, arguments: list[str]) -> int:
-    """Exports the run that is named first."""
-    if not arguments or arguments[0].startswith("-"):
-        raise UserError(lines("export needs a run", example="slotbench export runs/NAME/ID --out FOLDER"))
-    run, *rest = arguments
-    options, rest = split_and_load(rest)
-    given = _parser().parse_args(rest)
-    # everything above answers before torch is imported
-    from slotbench.models.export import export_run
+    """Exports a run, or uploads a folder that was exported before."""
+    parser = argparse.ArgumentParser("slotbench export", description=_DESCRIPTION)
+    parser.add_argument("run", type=Path, help="a run, or with --push a folder that was exported before")
+    parser.add_argument("--out", type=Path, help="a folder that is not there yet")
+    parser.add_argument("--checkpoint", default=DEFAULT, help="last (default), best, or a file")
+    parser.add_argument("--half", action="store_true", help="round 32-bit weights to 16 bits")
+    parser.add_argument("--plugin", type=Path, action="append", default=[], help="file with components")
+    parser.add_argument("--push", metavar="hf://USER/REPO", help="upload; needs slotbench[hub] and `hf auth login`")
+    parser.add_argument("--private", action="store_true", help="if --push makes the repository, only you can read it")
+    given = parser.parse_args(arguments)
+    if given.out is None and given.push is None:
+        parser.error("--out FOLDER is missing")
+    for file in given.plugin:
+        registry.load_file(file)
+    folder = given.run
+    if given.out is not None:
+        from slotbench.models.export import export_run
 
-    record = export_run(run, given.out, options.checkpoint or DEFAULT, options.half)
-    evaluation = record["evaluation"]
-    size = (given.out / "model.safetensors").stat().st_size
-    print(f"{given.out}: {record['task']} at step {record['step']:,}, {size / 1e6:.1f} MB in {record['weights']}")
-    if evaluation is None:
-        print(f"no scores: slotbench test {shlex.quote(run)} measures them, then export again")
-    else:
-        print(f"scores: {evaluation['split']} split; the model card is {given.out / 'README.md'}")
-    print(f"to use it: slotbench.from_pretrained({str(given.out)!r})")
+        record = export_run(given.run, given.out, given.checkpoint, given.half)
+        folder, evaluation = given.out, record["evaluation"]
+        size = (folder / "model.safetensors").stat().st_size
+        print(f"{folder}: {record['task']} at step {record['step']:,}, {size / 1e6:.1f} MB in {record['weights']}")
+        missing = f"none: slotbench test {given.run} measures them, then export again"
+        print(f"scores: {missing if evaluation is None else evaluation['split'] + ' split'}")
+    source = str(folder)
+    if given.push is not None:
+        from slotbench.models.hub import push
+
+        print(f"{folder} is at {push(folder, given.push, given.private)}")
+        source = given.push
+    print(f"to use it: slotbench.from_pretrained({source!r})")
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser("slotbench export")
-    parser.add_argument("--out", type=Path, required=True)
-    return parser

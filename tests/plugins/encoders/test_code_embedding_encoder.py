@@ -11,7 +11,6 @@ import torch
 from code_tasks import PATCHES, TINY_DVAE, balls, quiet_trainer
 from torch.nn import functional as F
 
-from slotbench.config.options import split_options
 from slotbench.config.running import _opening
 from slotbench.grids.match import Model
 from slotbench.interfaces import PartError, SlotSpec, TokenSpec, VideoBatch, VideoSpec

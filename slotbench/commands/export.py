@@ -12,9 +12,8 @@ __all__ = ["main"]
 
 _DESCRIPTION = """Writes the trained model of a run: weights (model.safetensors), what they are built into
 (config.json), configuration and record of the training, and a model card with the scores of the newest `slotbench
-test` of these weights, or else of the validation, beside baselines. slotbench.from_pretrained("FOLDER") reads it. Look through
-config.yaml, record.json and README.md before you publish them: they have the command of the training, your paths among
-them."""
+test` of these weights, or else of the validation, beside baselines. slotbench.from_pretrained("FOLDER") reads it.
+Look through config.yaml, record.json and README.md before you publish them: they have the command of the training."""
 
 
 def main(command: str, arguments: list[str]) -> int:

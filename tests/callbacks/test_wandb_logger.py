@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,15 +22,10 @@ from slotbench.runs.folder import RunFolder
 CONFIG = {"model": {"class_path": "TinyTask", "init_args": {"width": 4}}, "seed_everything": 0}
 
 
-def logs(run: Path) -> list[Path]:
-    return sorted(run.glob("wandb/offline-run-*/*.wandb"))
-
-
 def inspect(run: Path, *options: str) -> str:
-    file = logs(run)[-1] if run.is_dir() else run
-    wandb = shutil.which("wandb", path=Path(sys.executable).parent)
-    assert wandb is not None
-    done = subprocess.run([wandb, "leet", "inspect", "--json", *options, str(file)], capture_output=True, text=True)
+    (file,) = run.glob("wandb/offline-run-*/*.wandb")
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", *options, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

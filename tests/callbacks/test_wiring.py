@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
-from pathlib import Path
 
-import pytest
 import torch
-from lightning.pytorch.callbacks import Callback, Checkpoint
+from lightning.pytorch.callbacks import Checkpoint
 from tiny_run import TinyTask, fit, make_trainer
 
 from slotbench.callbacks.graceful_stop import GracefulStop
-from slotbench.callbacks.loggers import RunFolderLogger
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
 from slotbench.callbacks.run_record import RunRecord
-from slotbench.callbacks.wiring import evaluation_parts, run_parts
-from slotbench.runs.folder import RunFolder, RunFolderError
+from slotbench.callbacks.wiring import run_parts
+from slotbench.runs.folder import RunFolder
 
 
 def test_a_run_without_wandb_never_imports_it(folder: RunFolder) -> None:
@@ -30,16 +26,6 @@ def test_a_run_without_wandb_never_imports_it(folder: RunFolder) -> None:
     assert done.stdout.strip() == "False", done.stderr
 
 
-def test_wandb_is_off_offline_or_online(folder: RunFolder) -> None:
-    with pytest.raises(ValueError, match="wandb is 'yes'; expected one of off, offline, online"):
-        run_parts(folder, wandb="yes", wandb_project="p", config={})
-    loggers, _ = run_parts(folder, wandb="off", wandb_project="p", config={})
-    assert [type(logger) for logger in loggers] == [RunFolderLogger]
-    loggers, _ = run_parts(folder, wandb="offline", wandb_project="p", config={})
-    assert len(loggers) == 2
-    assert folder.info["wandb_id"] == folder.info["id"]
-
-
 def test_the_state_is_written_first_and_the_trainer_saves_last(folder: RunFolder) -> None:
     loggers, callbacks = run_parts(folder, wandb="off", wandb_project="p", config={})
     trainer = make_trainer(loggers, callbacks)
@@ -49,28 +35,6 @@ def test_the_state_is_written_first_and_the_trainer_saves_last(folder: RunFolder
     assert isinstance(trainer.callbacks[-1], RunCheckpoint)
     assert [callback for callback in trainer.callbacks if isinstance(callback, Checkpoint)] == [trainer.callbacks[-1]]
     assert trainer.progress_bar_callback in callbacks
-
-
-def test_evaluation_needs_a_run_and_one_of_three_subcommands(folder: RunFolder, tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="no such path"):
-        evaluation_parts(tmp_path / "nowhere", "test")
-    with pytest.raises(ValueError, match="'fit'; expected validate, test or predict"):
-        evaluation_parts(folder.path, "fit")
-    loggers, callbacks = evaluation_parts(folder.path, "test")
-    assert loggers == []
-    assert all(isinstance(callback, Callback) for callback in callbacks)
-    assert not any(isinstance(callback, Checkpoint) for callback in callbacks)
-
-
-def test_lightnings_advertisements_are_left_out_and_nothing_else(
-    folder: RunFolder, caplog: pytest.LogCaptureFixture
-) -> None:
-    run_parts(folder, wandb="off", wandb_project="p", config={})
-    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
-    with caplog.at_level(logging.INFO, logger=logger.name):
-        logger.info("Tip: install something else")
-        logger.info("GPU available: False")
-    assert [record.getMessage() for record in caplog.records] == ["GPU available: False"]
 
 
 def test_recording_does_not_change_the_training(folder: RunFolder) -> None:

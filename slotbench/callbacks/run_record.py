@@ -157,8 +157,6 @@ class RunRecord(Callback):
             return {}
         names = {without_stage(name): None for name in metrics if not name.startswith("train/")}
         names |= {headline.metric.partition("/")[2]: None for headline in module.headlines()}
-        # of the last validation, whose records have tracking too
-        names |= {f"{score}/{one.source}": None for one in module.mask_scores() for score in one.scores}
         return self._folder.info.get("metric_infos", {}) | infos_as_record(module.metric_infos(names))
 
     def _write(self, trainer: Trainer, **fields: Any) -> None:

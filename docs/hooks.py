@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import importlib.metadata
+import io
 import json
 import os
 import re
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from slotbench import registry
+from slotbench.cli import COMMANDS, run
 
 _OURS = "slotbench"
 _HERE = Path(__file__).parent
@@ -31,11 +34,20 @@ def on_config(config: Any, **_: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, config: Any, **_: Any) -> str:
-    """Fills in `<!-- components: KIND -->`, with slotbench's own only, `<!-- notebook: FILE -->` and the repository."""
+    """Fills in `<!-- components: KIND -->`, with slotbench's own only, commands, notebooks and the repository."""
     address = config.repo_url
     markdown = markdown.replace("<!-- repository -->", f"[the repository]({address})" if address else "the repository")
     markdown = re.sub(r"<!-- notebook: ([\w.]+) -->", lambda match: _notebook(_HERE / match[1]), markdown)
+    markdown = markdown.replace("<!-- commands -->", "\n\n".join(_help(name) for name in COMMANDS))
     return re.sub(r"<!-- components: (\w+) -->", lambda match: _table(match[1]), markdown)
+
+
+def _help(command: str) -> str:
+    """A section with what `slotbench COMMAND --help` prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        run([command, "--help"])
+    return f"### {command}\n\n```text\n{printed.getvalue().strip()}\n```"
 
 
 def _notebook(path: Path) -> str:

@@ -9,17 +9,13 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
-import shlex
 import sys
 import traceback
 from collections.abc import Sequence
 
 from slotbench import __version__
 from slotbench.errors import FileError, UserError, wrapped
-from slotbench.files import why_unwritable
-from slotbench.help_text import print_help
 from slotbench.registry import RegistryError
-from slotbench.text import printable
 
 __all__ = ["COMMANDS", "run"]
 
@@ -42,38 +38,6 @@ COMMANDS = {
     "plugins": ("plugins", "list the components that can be named in a configuration"),
     "compare": ("compare", "print one table of runs, over seeds and variants"),
     "doctor": ("doctor", "check this installation, and say what to type where something is wrong"),
-}
-
-# what other tools, and people, call them
-_SYNONYMS = {
-    "example": "demo",
-    "examples": "demo",
-    "train": "fit",
-    "run": "fit",
-    "resume": "fit --resume RUN",
-    "continue": "fit --resume RUN",
-    "eval": "test",
-    "evaluate": "test",
-    "val": "validate",
-    "infer": "predict",
-    "inference": "predict",
-    "sweep": "grid",
-    "ablate": "grid",
-    "list": "plugins",
-    "components": "plugins",
-    "config": "show",
-    "table": "compare",
-    "results": "compare",
-    "upload": "export",
-    "push": "export",
-    "save": "export",
-    "download": "prepare",
-    "data": "prepare",
-    "benchmark": "bench",
-    "init": "new",
-    "create": "new",
-    "check": "doctor",
-    "info": "doctor",
 }
 
 _EXAMPLES = (
@@ -100,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
         if arguments[:1] == ["help"] and len(arguments) > 1:
             arguments = [*arguments[1:], "--help"]
         if not arguments or arguments[0] in ("-h", "--help", "help"):
-            print_help(_help())
+            print(_help())
             return 0
         if arguments[0] in ("-V", "--version", "version"):
             print(f"slotbench {__version__}")
@@ -109,7 +73,7 @@ def run(arguments: Sequence[str]) -> int:
     except (UserError, RegistryError, FileError) as error:
         if debug:
             traceback.print_exc()
-        print(wrapped(printable(f"slotbench: {error}")), file=sys.stderr)
+        print(wrapped(f"slotbench: {error}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         if debug:
@@ -130,23 +94,20 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         if debug or error.filename is None:
             raise
-        print(wrapped(printable(f"slotbench: {error.filename}: {why_unwritable(error)}")), file=sys.stderr)
+        print(f"slotbench: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
 
 
 def _command(name: str, arguments: list[str]) -> int:
     if name not in COMMANDS:
-        near = [_SYNONYMS[name.lower()]] if name.lower() in _SYNONYMS else []
-        near = near or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
         meant = f"; did you mean slotbench {near[0]}?" if near else ""
-        if not near and name.endswith((".yaml", ".yml")):
-            meant = f"; did you mean slotbench fit --config {name}?"
-        if name in ("--config", "-c", "--resume"):
-            meant = f"; did you mean slotbench fit {shlex.join([name, *arguments])}?"
+        if name.endswith((".yaml", ".yml")) or name.startswith("-"):
+            meant = f"; did you mean slotbench fit {name}?"
         raise UserError(f"no command named {name}{meant}\n  commands: {', '.join(COMMANDS)}")
     module = importlib.import_module(f"slotbench.commands.{COMMANDS[name][0]}")
     if hasattr(module, "USAGE") and {"--help", "-h"} & {*arguments}:
-        print_help(module.USAGE)
+        print(module.USAGE)
         return 0
     code: int = module.main(name, arguments)
     return code

@@ -46,6 +46,7 @@ __all__ = [
     "register",
     "registered_in",
     "targets",
+    "unknown",
 ]
 
 KINDS = {
@@ -188,7 +189,7 @@ def load(kind: str, name: str) -> type:
     """
     found = [entry for entry in _table(kind) if entry.name == name]
     if not found:
-        raise _unknown(kind, name)
+        raise unknown(kind, name)
     if len(found) > 1:
         raise RegistryError(_duplicate_message(found))
     entry = found[0]
@@ -365,7 +366,8 @@ def _import_target(target: str) -> object:
     return value
 
 
-def _unknown(kind: str, name: str) -> RegistryError:
+def unknown(kind: str, name: str) -> RegistryError:
+    """The error for a name that no component of the kind has; says which is near."""
     known, singular = names(kind), KINDS[kind]
     message = f"no {singular} named {name}{did_you_mean(name, known) or ';'}"
     if elsewhere := kinds_of(name):

@@ -14,8 +14,6 @@ from torch.utils.data import DataLoader
 
 import slotbench
 from slotbench import registry
-from slotbench.config.jsonargparse_compat import guard_parser, import_path, parser_unchanged
-from slotbench.config.policy import listed_classes
 from slotbench.errors import UserError
 from slotbench.interfaces import DataSpec, PartError, TemporalCore, TokenSpec, VideoBatch, VideoSpec
 from slotbench.registry import RegistryError
@@ -129,21 +127,13 @@ def test_causality_is_what_the_cores_say() -> None:
 
 def test_parts_are_imported_by_name_and_configurations_keep_their_paths() -> None:
     from slotbench.cores import SlotSSM
-    from slotbench.data import BouncingBalls, LoaderOptions, collate
+    from slotbench.data import LoaderOptions, collate
     from slotbench.encoders import CNNEncoder
-    from slotbench.tasks import SlotAutoencoding
 
     assert registry.load("cores", "SlotSSM") is SlotSSM
     assert registry.load("encoders", "CNNEncoder") is CNNEncoder
     assert slotbench.data.LoaderOptions is LoaderOptions
     assert collate.__module__ == "slotbench.data.base"
-    paths = ["slotbench.tasks.slot_autoencoding.SlotAutoencoding", "slotbench.data.balls.bouncing_balls.BouncingBalls"]
-    assert [import_path(SlotAutoencoding), import_path(BouncingBalls)] == paths
-    with parser_unchanged():
-        guard_parser(set(listed_classes()), ())
-        from jsonargparse._util import get_import_path
-
-        assert [get_import_path(SlotAutoencoding), get_import_path(BouncingBalls)] == paths
 
 
 def test_frames_alone_are_a_batch_whose_steps_count_from_zero() -> None:

@@ -25,10 +25,14 @@ class Parser(argparse.ArgumentParser):
 
     Args:
         prog: the command, such as "slotbench probe".
+        description: for `--help`.
+        epilog: the end of the help.
     """
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog=prog, add_help=False, allow_abbrev=False)
+    def __init__(self, prog: str, description: str | None = None, epilog: str | None = None) -> None:
+        super().__init__(
+            prog, description=description, epilog=epilog, add_help=description is not None, allow_abbrev=False
+        )
 
     def error(self, message: str) -> NoReturn:
         """Raises the sentence."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slotbench.commands.arguments import Parser, open_device, progress_bars, split_and_load
-from slotbench.config.settings import command_line_settings
+from slotbench.config.tree import typed_settings
 from slotbench.errors import UserError, did_you_mean, lines
 from slotbench.runs.checkpoint_choice import DEFAULT
 
@@ -70,7 +70,7 @@ def main(command: str, arguments: list[str]) -> int:
     device = open_device(given.device, options.threads)
     loaded = load_with_settings(run, options.checkpoint or DEFAULT, settings, options, "probe")
     try:
-        return _probe(loaded, given, device, {setting.key[-1] for setting in command_line_settings(settings)})
+        return _probe(loaded, given, device, {setting.key[-1] for setting in typed_settings(settings)})
     except ProbeError as error:
         raise UserError(f"{loaded.folder.path} cannot be probed: {error}") from error
 
@@ -109,10 +109,12 @@ def _check(given: argparse.Namespace, settings: list[str]) -> None:
             f"--fit-split and --split are both {given.split}; heads are scored on clips that they were not fitted to"
         )
     known = [option for action in _parser()._actions for option in action.option_strings]
-    for setting in command_line_settings(settings):
+    for setting in typed_settings(settings):
         if setting.key[:1] != ("data",):
-            near = did_you_mean(setting.text.partition(" ")[0], known)
-            raise UserError(lines(f"probe has no argument {setting.text}{near}", see="slotbench probe --help"))
+            near = did_you_mean(setting.words[0], known)
+            raise UserError(
+                lines(f"probe has no argument {' '.join(setting.words)}{near}", see="slotbench probe --help")
+            )
 
 
 def _probe(loaded: LoadedRun, given: argparse.Namespace, device: torch.device, data_arguments: set[str]) -> int:

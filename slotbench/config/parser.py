@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pkgutil
 import re
 import sys
 import warnings
@@ -11,69 +12,29 @@ from enum import Enum
 from typing import Any, NoReturn
 
 import yaml
-from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
-from lightning.pytorch import Trainer
+from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from slotbench import __version__, registry
-from slotbench.config.class_changes import explicit
-from slotbench.config.explanation import explain
-from slotbench.config.jsonargparse_compat import import_path, last_refusal, signature_of
-from slotbench.config.options import RunOptions
-from slotbench.config.policy import apply_policy, refusal_words
-from slotbench.config.refusals import OF_COMMANDS
-from slotbench.config.settings import Setting, without_replaced
+from slotbench.config.options import RunOptions, flags
+from slotbench.config.policy import apply_policy
+from slotbench.config.slips import options_of, sentence
+from slotbench.config.tree import Given
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import UserError
-from slotbench.help_text import fitted
 from slotbench.lightning_compat import SettledCLI
 from slotbench.tasks.task import Task
 
-__all__ = ["Configuration", "FittedHelp", "SlotbenchCLI", "filter_messages", "parse"]
+__all__ = ["Configuration", "SlotbenchCLI", "filter_messages"]
 
-_LINK = re.compile(r":[\w:]+:`~?(?:[\w.]*\.)?(\w+)`")
 _PARTS = ("model", "data", "trainer")
-
-
-def parse(command: str, arguments: list[str], settings: list[Setting], options: RunOptions) -> Configuration:
-    """The configuration of a command line, parsed and checked; nothing is built.
-
-    Args:
-        command: fit, validate, test or predict.
-        arguments: that follow the command, without the options of the run.
-        settings: the same, as read beforehand.
-        options: what may be imported.
-
-    Raises:
-        UserError: a setting is wrong; says which, and what would be right.
-    """
-    apply_policy(options.allow_import)
-    return Configuration(command, arguments, settings, options)
 
 
 class _ParserRefusal(Exception):  # noqa: N818  a verdict, on its way to becoming a UserError
     """A refusal of the parser, not explained yet."""
 
 
-class _OneLineRows(DefaultHelpFormatter):
-    """Puts every argument on a line with its meaning, which `fitted` then breaks."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=1000, width=10**6)
-
-
-class FittedHelp(ArgumentParser):
-    """A parser whose help fits the terminal."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"formatter_class": _OneLineRows} | kwargs)
-
-    def format_help(self, *args: Any, **kwargs: Any) -> str:
-        """The help, without the links of docstrings and the backspace of `--print_config`."""
-        return fitted(_LINK.sub(r"`\1`", super().format_help(*args, **kwargs)).replace(" \b", "")) + "\n"
-
-
-class _Parser(FittedHelp, LightningArgumentParser):
+class _Parser(LightningArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:
             super().error(message, ex)
@@ -85,13 +46,14 @@ class SlotbenchCLI(SettledCLI):
 
     Args:
         command: fit, validate, test or predict.
-        arguments: of the command.
-        settings: the same, as read beforehand, to explain a refusal.
+        given: the settings of its command line and files.
         options: what may be imported; where and how to record the run.
     """
 
-    def __init__(self, command: str, arguments: list[str], settings: list[Setting], options: RunOptions) -> None:
-        self._command, self._settings, self._options = command, settings, options
+    def __init__(self, command: str, given: Given, options: RunOptions) -> None:
+        self._command, self._given, self._options = command, given, options
+        apply_policy(options.allow_import)
+        config = ["--config", yaml.safe_dump(given.tree, sort_keys=False)] if given.tree else []
         super().__init__(
             Task,
             SlotDataModule,
@@ -102,7 +64,7 @@ class SlotbenchCLI(SettledCLI):
             trainer_defaults={"enable_model_summary": False},
             parser_class=_Parser,
             auto_configure_optimizers=False,
-            args=[command, *without_replaced(arguments)[0]],
+            args=[command, *config, *given.rest],
         )
 
     @property
@@ -134,21 +96,16 @@ class SlotbenchCLI(SettledCLI):
         parser.link_arguments("data.spec", "model.init_args.data_spec", apply_on="instantiate")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Parses the arguments and explains a refusal."""
+        """Parses the arguments; a refusal becomes a sentence."""
         try:
-            with explicit(self._settings):
-                self.config = _without_enums(parser.parse_args(args))
+            self.config = _without_enums(parser.parse_args(args))
         except _ParserRefusal as refusal:
-            known = signature_of(Trainer, self._command)
-            options = {name: argument.hint for name, argument in known.items() if name not in OF_COMMANDS}
-            explain(self._settings, {"seed_everything": bool | int, **options})
-            if (refused := last_refusal()) is not None:
-                raise UserError(refusal_words(refused, self._settings)) from refusal
-            raise UserError(str(refusal)) from refusal
+            own = self.parser_of(self._command).get_defaults().keys()
+            raise UserError(sentence(str(refusal), [*own, *options_of(self._given.tree), *flags()])) from refusal
 
 
 class Configuration(SlotbenchCLI):
-    """A command line that has been parsed, and nothing else; made by `parse`."""
+    """A command line that has been parsed, and nothing else."""
 
     parses_only = True
 
@@ -178,17 +135,17 @@ def _without_enums(value: Any) -> Any:
 
 
 def _with_names(tree: Any) -> Any:
+    """A configuration with the names of registered components in place of their import paths."""
     if isinstance(tree, list):
         return [_with_names(item) for item in tree]
     if not isinstance(tree, dict):
         return tree
     tree = {key: _with_names(value) for key, value in tree.items()}
     if isinstance(path := tree.get("class_path"), str):
-        name = path.rpartition(".")[2]
-        kinds = registry.kinds_of(name)
+        kinds = registry.kinds_of(path.rpartition(".")[2])
         # a class of the same name from elsewhere keeps its full path
-        if len(kinds) == 1 and import_path(registry.load(kinds[0], name)) == path:
-            tree["class_path"] = name
+        if len(kinds) == 1 and registry.load(kinds[0], path.rpartition(".")[2]) is pkgutil.resolve_name(path):
+            tree["class_path"] = path.rpartition(".")[2]
     return tree
 
 
@@ -208,19 +165,12 @@ _CHATTER = (
 )
 # Starts of warnings.
 _KNOWN = (
-    # a shim inside Lightning, for torch 2.13
     r".*`isinstance\(treespec, LeafSpec\)` is deprecated",
-    # samples are simulated while the device works, in the training process on purpose
     r".*does not have many workers",
-    # a run of few batches still has a curve: one point per epoch
     r".*The number of training batches .* is smaller than the logging interval",
-    # an evaluation needs no callbacks of the training
     r".*Be aware that when using `ckpt_path`, callbacks used to create the checkpoint",
-    # the weights that are evaluated are the averaged ones, as they should be
     r"You're using the WeightAveraging callback, but loading a checkpoint outside",
-    # wherever SLURM is installed: whether to use it is the user's choice
     r"The `srun` command is available on your system but is not used",
-    # the folder is made before training starts
     r".*Checkpoint directory .* exists and is not empty",
 )
 

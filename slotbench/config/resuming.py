@@ -7,49 +7,39 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from slotbench.callbacks.compiled_parts import CompileMode
-from slotbench.callbacks.curves import draw_missing_curves
+from filelock import BaseFileLock
+
+from slotbench.config.data_paths import resolve_paths
 from slotbench.config.options import RunOptions
 from slotbench.config.policy import plugin_records
-from slotbench.config.read_paths import reading_of, resolve_paths
-from slotbench.config.settings import Setting
 from slotbench.errors import UserError, lines
-from slotbench.files import make_folder, remove_file, remove_partials
-from slotbench.locks import Lock, LockedError
+from slotbench.io import LockedError, lock, parse_yaml, read_yaml
 from slotbench.runs.checkpoints import GoodCheckpoint
 from slotbench.runs.differences import Difference, configuration_differences
 from slotbench.runs.folder import CONFIG, LOCK, METRICS, RECORD, RESULT, RunFolder
 from slotbench.runs.launch import RUN_DIR_VARIABLE, Launch
 from slotbench.runs.result import write_result
 from slotbench.runs.resuming import command_after_divergence, make_ready, wait_for_folder
-from slotbench.yaml_files import parse_yaml, read_yaml
 
 __all__ = ["RunPlace"]
-
-_MOST_NAMED = 12
 
 
 class RunPlace:
     """The run folder of one `fit`: `look` at what is there, `enter` it, then `finish` or `give_up`, and `leave`.
 
     Of several processes only the first writes; the others come to the same verdict, and wait for the folder.
-
-    Args:
-        options: of the command line.
-        launch: which process this is.
     """
 
     def __init__(self, options: RunOptions, launch: Launch) -> None:
         self._options, self._launch = options, launch
         self._path = self._chosen()
-        self._lock: Lock | None = None
+        self._lock: BaseFileLock | None = None
         self._config = ""
         self._differences: list[Difference] = []
-        self._reading: dict[str, Any] = {}
         self._made = False
         self._is_new = False
         self.folder: RunFolder | None = None
@@ -64,9 +54,6 @@ class RunPlace:
     def look(self, config: str) -> bool:
         """Locks the folder and compares configurations; returns whether there is anything left to do.
 
-        Args:
-            config: the resolved configuration, as text.
-
         Raises:
             UserError: it is the run of another configuration, another process trains it, or it is no run folder.
         """
@@ -79,25 +66,25 @@ class RunPlace:
         if self._options.resume is not None or exists:
             folder = RunFolder.open(path)
         if self.is_first:
-            if path.exists() and not path.is_dir():
+            if path.is_file():
                 raise UserError(f"--run_dir {path} is a file; expected a folder, or a path where there is nothing yet")
             self._made = not path.exists()
-            make_folder(path)
-            RunFolder(path).check_own()
+            path.mkdir(parents=True, exist_ok=True)
             self._take_lock(path)
             exists = (path / RECORD).is_file()  # another process may just have made it, and ended
         if not exists:
             self._is_new = True
             return True
         folder = RunFolder.open(path)
-        remove_partials(path, older_than=0.0 if self.is_first else 3600.0)
         if not (path / CONFIG).is_file():
             # killed between two files: nothing has been trained
             self.is_resumed = True
             return True
         self._differences = self._compared(folder)
         if folder.has_diverged and not self._differences:
-            raise UserError(self._about_divergence(folder))
+            result = folder.result or {}
+            why = result.get("error") or f"the training has diverged at step {result.get('diverged_at')}"
+            raise UserError(lines(f"{path} is not resumed: {why}", again=command_after_divergence(path)))
         if folder.is_done and not self._differences:
             if self.is_first:
                 step = (folder.result or {}).get("step")
@@ -107,19 +94,10 @@ class RunPlace:
         self.is_resumed = True
         return True
 
-    def resolve(self, values: Any, settings: Iterable[Setting]) -> None:
-        """Resolves the relative paths of a resumed run from the folder where it was begun.
-
-        Args:
-            values: the parsed configuration, which is changed.
-            settings: what it was parsed from.
-
-        Raises:
-            UserError: see `resolve_paths`.
-        """
+    def resolve(self, values: Any, typed: Collection[str]) -> None:
+        """Resolves the relative paths of a resumed run from the folder where it was begun."""
         if self._path is not None and self.is_resumed and (self._path / CONFIG).is_file():
-            folder = RunFolder.open(self._path)
-            self._reading = resolve_paths(values, settings, folder, self._options.allow_changes)
+            resolve_paths(values, RunFolder.open(self._path), typed)
 
     def enter(self) -> RunFolder:
         """Creates the folder, or prepares an existing one to be resumed.
@@ -146,15 +124,13 @@ class RunPlace:
             name = self._options.name or self._path.resolve().parent.name
             self.folder = RunFolder.create_at(self._path, name, group=self._options.group)
         if not self.is_resumed or not (self.folder.path / CONFIG).is_file():
-            # first what the configuration is to be read by
-            self.folder.update(**reading_of(parse_yaml(self._config, "the configuration")))
+            # first where its relative paths start
+            self.folder.update(begun_in=str(Path.cwd()))
             self.folder.write_config(self._config)
         checkpoint = self.checkpoint.path.name if self.checkpoint else None
         if self._options.plugin:
             self.folder.update(plugins=plugin_records(self._options.plugin))
-        self.folder.update(
-            **self._reading, attempt={"token": self._launch.token, "checkpoint": checkpoint, "at": time.time()}
-        )
+        self.folder.update(attempt={"token": self._launch.token, "checkpoint": checkpoint, "at": time.time()})
         os.environ[RUN_DIR_VARIABLE] = str(self.folder.path)
         return self.folder
 
@@ -162,11 +138,6 @@ class RunPlace:
         """Writes the result: from here on the run is done, or known to have diverged."""
         if self.is_first and self.folder is not None:
             write_result(self.folder)
-
-    def complete(self) -> None:
-        """Draws the curves of a finished run that lacks them, killed or out of disk space before."""
-        if self.is_first and self._path is not None:
-            draw_missing_curves(RunFolder.open(self._path))
 
     def give_up(self) -> None:
         """Removes the files of a run that never started; a run that has begun keeps everything."""
@@ -179,10 +150,10 @@ class RunPlace:
             if self.folder.history() or any(self.folder.checkpoints.iterdir()):
                 return
             for name in (RECORD, CONFIG, METRICS):
-                remove_file(path / name)
+                (path / name).unlink(missing_ok=True)
             for sub in (self.folder.checkpoints, self.folder.media):
                 shutil.rmtree(sub, ignore_errors=True)
-        remove_file(path / LOCK)
+        (path / LOCK).unlink(missing_ok=True)
         if self._made:
             with contextlib.suppress(OSError):  # not ours if there is something else in it
                 path.rmdir()
@@ -197,26 +168,14 @@ class RunPlace:
         if self._lock is not None:
             self._lock.release()
 
-    def validates_finally(self) -> bool:
-        """Whether to validate the final weights; a resumed run keeps its first choice."""
-        chosen = self._options.final_validation
+    def kept(self, name: str, given: Any, default: Any) -> Any:
+        """An option as it is given, or as a resumed run has had it, or its default; the run's record has it then."""
         assert self.folder is not None
-        if chosen is None and self.is_resumed:
-            chosen = self.folder.info.get("final_validation")
-        wanted = chosen is not False
+        before = self.folder.info.get(name) if self.is_resumed else None
+        value = next(one for one in (given, before, default) if one is not None)
         if self.is_first:
-            self.folder.update(final_validation=wanted)
-        return wanted
-
-    def compile_mode(self) -> CompileMode:
-        """How parts are compiled; a resumed run keeps its first choice."""
-        assert self.folder is not None
-        before = self.folder.info.get("compile") if self.is_resumed else None
-        kept: CompileMode = next((mode for mode in get_args(CompileMode) if mode == before), "off")
-        mode: CompileMode = self._options.compile or kept
-        if self.is_first:
-            self.folder.update(compile=mode)
-        return mode
+            self.folder.update(**{name: value})
+        return value
 
     def options_to_repeat(self) -> str:
         """Options that the folder does not hold and a resuming command has to repeat."""
@@ -233,61 +192,27 @@ class RunPlace:
             return self._options.runs_dir / (self._options.name or "run") / self._launch.job
         if self._launch.rank > 0 and os.environ.get(RUN_DIR_VARIABLE):
             return None
-        raise UserError(
-            lines(
-                "several processes were started from outside, and cannot know one another's run folder",
-                expected="--run_dir DIR, the same for all of them (or --resume RUN)",
-            )
-        )
+        what = "several processes were started from outside, and cannot know one another's run folder"
+        raise UserError(lines(what, expected="--run_dir DIR, the same for all of them (or --resume RUN)"))
 
     def _take_lock(self, path: Path) -> None:
-        lock = Lock(path / LOCK)
         try:
-            lock.acquire()
+            self._lock = lock(path / LOCK)
         except LockedError as error:
-            raise UserError(f"{path} is being trained by {error}; one process at a time") from error
-        self._lock = lock
+            raise UserError(f"{path} is being trained by another process; one at a time") from error
 
     def _compared(self, folder: RunFolder) -> list[Difference]:
-        before = read_yaml(folder.path / CONFIG)
-        found = configuration_differences(before, parse_yaml(self._config, "the configuration"))
+        found = configuration_differences(read_yaml(folder.path / CONFIG), parse_yaml(self._config, folder.path))
         if found and not self._options.allow_changes:
-            made, ours = folder.info.get("versions", {}).get("slotbench"), _version_of(self._config)
-            raise UserError(
-                "\n".join(
-                    [
-                        f"{folder.path} is the run of another configuration:",
-                        *(f"  {difference}" for difference in found[:_MOST_NAMED]),
-                        *([f"  and {len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []),
-                        *([f"  (it was made by slotbench {made}, and this is {ours})"] if made != ours else []),
-                        "give another --run_dir, leave these settings as they were, or add --allow-changes",
-                    ]
-                )
-            )
+            way = "give another --run_dir, leave these settings as they were, or add --allow-changes"
+            changes = "\n".join(f"  {difference}" for difference in found[:12])
+            raise UserError(f"{folder.path} is the run of another configuration:\n{changes}\n{way}")
         return found
-
-    def _about_divergence(self, folder: RunFolder) -> str:
-        result = folder.result or {}
-        why = str(result.get("error") or f"the training has diverged at step {result.get('diverged_at')}")
-        return lines(
-            f"{folder.path} is not resumed: {why}",
-            again=f"{command_after_divergence(folder.path)}   from its last checkpoint",
-            same=f"remove {folder.path / RESULT} first, to try the same settings once more",
-        )
 
     def _of_first_process(self) -> RunFolder:
         """Waits until the first process has the folder ready."""
         if path := os.environ.get(RUN_DIR_VARIABLE):
             return RunFolder.open(path)
         if self._path is None:
-            raise UserError(
-                lines(
-                    f"process {self._launch.rank} of this run does not know its run folder",
-                    expected="slotbench fit --trainer.devices N, which starts the others itself, or --run_dir DIR",
-                )
-            )
+            raise UserError(f"process {self._launch.rank} does not know its run folder: expected --run_dir DIR")
         return wait_for_folder(self._path, self._launch.rank, self._launch.token)
-
-
-def _version_of(config: str) -> str:
-    return config.partition("\n")[0].removeprefix("# slotbench ").strip()

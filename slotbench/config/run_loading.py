@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +11,18 @@ import yaml
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from slotbench import registry
+from slotbench.config.command_line import read_with_plugins
+from slotbench.config.data_paths import resolve_paths
 from slotbench.config.jsonargparse_compat import parser_unchanged
-from slotbench.config.library_refusals import explain_construction
 from slotbench.config.options import RunOptions
-from slotbench.config.parser import filter_messages, parse
-from slotbench.config.policy import check_run_plugins
-from slotbench.config.read_paths import resolve_paths
-from slotbench.config.settings import load_named, read_settings
+from slotbench.config.parser import Configuration, filter_messages
+from slotbench.config.slips import raised_by_component
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import UserError, lines
 from slotbench.pretrained.weights import WeightError
 from slotbench.runs.checkpoint_choice import DEFAULT, check_whole, choose_checkpoint
 from slotbench.runs.checkpoints import load_checkpoint
-from slotbench.runs.folder import RunFolder, RunFolderError
+from slotbench.runs.folder import CONFIG, RunFolder, RunFolderError
 from slotbench.tasks.task import Task
 
 __all__ = ["LoadedRun", "load_run", "load_with_settings"]
@@ -32,15 +30,7 @@ __all__ = ["LoadedRun", "load_run", "load_with_settings"]
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """Task and data of a recorded run.
-
-    Attributes:
-        task: with the checkpoint's weights, in evaluation mode, on the CPU.
-        data: as configured, with the settings given over it.
-        folder: the run's record.
-        checkpoint: the file that the weights are from.
-        step: optimiser steps done by then.
-    """
+    """Task of a recorded run, with a checkpoint's weights and after so many steps, on the CPU; its data; its folder."""
 
     task: Task
     data: SlotDataModule
@@ -56,15 +46,7 @@ def load_run(
     plugins: Iterable[str | Path] = (),
     allow_import: Iterable[str] = (),
 ) -> LoadedRun:
-    """Builds the task and the data of a recorded run, and reads the weights of one of its checkpoints.
-
-    Args:
-        path: the run folder.
-        checkpoint: "last", "best" (in validation), or a file.
-        changes: settings over the run's own configuration, such as {"data.path": "elsewhere",
-            "data.loader.batch_size": 4}.
-        plugins: Python files of registered components to import first; run only those that you trust.
-        allow_import: import paths beyond the registry below which the configuration may name classes.
+    """Task and data of a recorded run, with a checkpoint's weights; arguments are those of `slotbench.load_run`.
 
     Raises:
         UserError: there is no such run or checkpoint, it is damaged, or it does not fit the configuration.
@@ -72,8 +54,6 @@ def load_run(
     arguments = [word for key, value in (changes or {}).items() for word in (f"--{key}", _as_yaml(value))]
     options = RunOptions(plugin=[Path(file) for file in plugins], allow_import=list(allow_import))
     try:
-        for file in options.plugin:
-            registry.load_file(file)
         with parser_unchanged():
             return load_with_settings(path, str(checkpoint), arguments, options, command=None)
     except (RunFolderError, registry.RegistryError) as error:
@@ -83,33 +63,22 @@ def load_run(
 def load_with_settings(
     path: str | Path, checkpoint: str, settings: Sequence[str], options: RunOptions, command: str | None
 ) -> LoadedRun:
-    """`load_run` with settings as they are typed, such as ["--data.path", "elsewhere"].
+    """`load_run` with settings as they are typed, such as ["--data.path", "elsewhere"], and options of a command line.
 
-    Args:
-        path: the run folder.
-        checkpoint: "best", "last" or a file.
-        settings: over the run's own.
-        options: what may be imported; plugin files have been imported already.
-        command: of slotbench that needs the run, for messages; None in Python.
-
-    Raises:
-        UserError: see `load_run`.
+    `command` is the one of slotbench that needs the run, for messages; None in Python.
     """
     filter_messages()
     folder = RunFolder.open(path)
     file = choose_checkpoint(folder, checkpoint)
     check_whole(file, command, folder.path)
-    arguments = ["--config", str(folder.path / "config.yaml"), *settings]
-    given = read_settings(arguments)
-    typed = None if command is None else f"slotbench {command} {shlex.quote(str(path))}"
-    check_run_plugins(folder.path, options.plugin, given, typed)
-    load_named(given)
-    configuration = parse("fit", arguments, given, options)
-    resolve_paths(configuration.values, given, folder)
+    arguments = ["--config", str(folder.path / CONFIG), *settings]
+    given = read_with_plugins(command, options, arguments, folder.path)
+    configuration = Configuration("fit", given, options)
+    resolve_paths(configuration.values, folder, given.typed)
     try:
         parts = configuration.instantiate()
     except (ValueError, MisconfigurationException) as error:
-        raise UserError(explain_construction(error, configuration.values)) from error
+        raise UserError(str(raised_by_component(error))) from error
     task, data = parts["model"], parts["data"]
     step = _load_weights(task, file, folder)
     return LoadedRun(task.eval(), data, folder, file, step)

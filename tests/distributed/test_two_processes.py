@@ -23,7 +23,7 @@ from two_processes import (
 
 Found = list[dict[str, Any]]
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*does not have many workers.*")]
 
 
 @pytest.fixture(scope="module")

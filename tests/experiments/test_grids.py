@@ -23,7 +23,7 @@ from tiny_experiments import tiny_overrides
 from slotbench.cli import run
 from slotbench.commands.grid.show import problems
 from slotbench.config.command_line import resolve
-from slotbench.config.settings import without_replaced
+from slotbench.config.tree import config_files
 from slotbench.grids.choosing import covering
 from slotbench.grids.expansion import Grid, Point, expand
 from slotbench.grids.grid_file import read_grid_file
@@ -293,7 +293,7 @@ def test_every_point_that_names_a_whole_experiment_is_made_of_that_file_alone(pa
         # the parser agrees, were they given after the base
         base = [word for file in opened(path).file.base for word in ("--config", str(file))]
         if experiment:
-            assert without_replaced([*base, *point.arguments])[0] == list(point.arguments)
+            assert config_files([*base, *point.arguments]) == config_files(point.arguments)
 
 
 def test_an_experiment_of_the_same_classes_laid_over_another_leaves_nothing_of_it():

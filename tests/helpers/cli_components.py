@@ -131,7 +131,7 @@ class TinyTask(SlotTask):
         return {}
 
     def loss(self, batch: VideoBatch) -> torch.Tensor:
-        return (self.decoder(self.core(self.encoder(batch)).slots).reconstruction - batch.pixels).pow(2).mean()
+        return (self.decoded(self.tracked(self.encoded(batch)).slots).reconstruction - batch.pixels).pow(2).mean()
 
     def training_step(self, batch, index):
         return self.loss(batch)
@@ -169,7 +169,9 @@ class DrawingTask(TinyTask):
 
     def loss(self, batch: VideoBatch) -> torch.Tensor:
         noise = np.random.rand() + torch.rand(()).item()  # noqa: NPY002
-        return (self.decoder(self.core(self.encoder(batch)).slots).reconstruction - batch.pixels - noise).pow(2).mean()
+        return (
+            (self.decoded(self.tracked(self.encoded(batch)).slots).reconstruction - batch.pixels - noise).pow(2).mean()
+        )
 
     def training_step(self, batch, index):
         at, _, number = os.environ.get("SIGNAL_AT", "").partition(":")

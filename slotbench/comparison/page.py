@@ -112,7 +112,9 @@ def _table(comparison: Comparison) -> tuple[str, str]:
     short = shortest_keys(comparison.keys)
     names = [*(short[key] for key in comparison.keys), *heads, "seeds"]
     hidden = {short[key] for key in comparison.keys} | set(heads[len(heads) - len(others) :] if others else ())
-    head = "".join(_head(name, place, name in hidden) for place, name in enumerate(names))
+    head = "".join(
+        _head(name, place, name in hidden, place >= len(comparison.keys)) for place, name in enumerate(names)
+    )
     body = []
     for index, (row, texts) in enumerate(zip(rows, made.rows, strict=True)):
         settings = [(row.settings.get(key, "–"), row.settings.get(key, "")) for key in comparison.keys]
@@ -167,8 +169,8 @@ def _with_cells(row: Row, comparison: Comparison, columns: Sequence[Column]) -> 
     return Row(row.label, row.settings, row.runs, row.states, cells, row.parameters, row.seconds_per_step, row.success)
 
 
-def _head(name: str, place: int, hidden: bool) -> str:
-    attributes = f'data-c="{place}"{" hidden" if hidden else ""}'
+def _head(name: str, place: int, hidden: bool, number: bool) -> str:
+    attributes = f'class="{"number" if number else ""}" data-c="{place}"{" hidden" if hidden else ""}'
     return f'<th {attributes}><button data-sort="{place}">{escape(name)}</button></th>'
 
 

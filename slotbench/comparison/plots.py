@@ -49,8 +49,9 @@ def _figure(comparison: Comparison, name: str, curves: dict[str, pd.DataFrame]) 
     from bokeh.plotting import figure
 
     column = next((column for column in comparison.columns if column.name == name), None)
-    title = name if column is None or column.label == name.removeprefix("val/") else f"{column.label}  ({name})"
+    title = name if column is None else column.label
     plot = figure(height=300, sizing_mode="stretch_width", title=title, tools="box_zoom,pan,reset,save")
+    plot.title.text_font_size = "10pt"
     items, lines, lowest, highest = [], [], np.inf, -np.inf
     for index, row in enumerate(comparison.rows[:_MOST_ROWS]):
         found = [curves[id].set_index("step")[name].dropna() for id in row.runs if name in curves[id]]

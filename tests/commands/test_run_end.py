@@ -31,7 +31,7 @@ def test_the_final_weights_are_scored_and_saved_with_their_scores(whole: str) ->
     assert folder.result["metrics"]["val/loss"] == last_row["val/loss"]
     last = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)
     assert last["global_step"] == 6
-    assert last["callbacks"]["FinalValidation"] == {"validated_step": 6}
+    assert last["callbacks"]["RunRecord"]["metrics_step"] == 6
     assert last["callbacks"]["RunRecord"]["metrics"]["val/loss"] == last_row["val/loss"]
     best = torch.load(folder.checkpoints / "best.ckpt", weights_only=True)
     assert best["global_step"] == folder.result["best"]["val/loss"]["step"]
@@ -74,17 +74,6 @@ def test_a_run_killed_before_its_result_ends_like_another_and_says_that_its_scor
     assert result["seconds_per_step"] > 0
     assert sorted(path.name for path in folder.media.glob("*.png")) == ["loss.png", "metrics.png"]
     assert validated(name) == [4, 6]
-
-
-def test_a_run_killed_within_its_final_validation_scores_its_final_weights_once(place: Path) -> None:
-    assert fit("halfway", "--no-final-validation") == 0
-    interrupt_before_the_result("halfway")
-    folder = RunFolder.open("halfway")
-    folder.update(final_validation=True)
-    folder.append(5, {"val/loss": 1.0, "epoch": 1})  # and then the kill, before the checkpoint
-    assert run(["fit", "--resume", "halfway"]) == 0
-    assert validated("halfway") == [4, 6]
-    assert folder.history()[-1]["val/loss"] != 1.0
 
 
 def test_a_finished_run_that_is_trained_longer_goes_on_within_its_epoch(place: Path) -> None:
@@ -162,17 +151,6 @@ def test_averaged_weights_are_what_is_scored_and_kept_and_a_resumed_run_ends_the
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------
-
-
-def test_markup_in_the_name_of_an_older_run_is_shown_and_costs_nothing(
-    whole: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = RunFolder.open(copy(whole, "marked"))
-    interrupt_before_the_result("marked")
-    folder.update(name="a[/b]")  # which `--name` has taken once
-    assert run(["fit", "--resume", "marked"]) == 0
-    assert "a[/b] finished after 6 steps" in capsys.readouterr().out
-    assert folder.is_done
 
 
 def test_a_report_that_fails_is_a_warning_and_the_result_is_written_before_it(

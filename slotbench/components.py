@@ -10,7 +10,7 @@ from typing import Any
 
 from slotbench import registry
 from slotbench.errors import did_you_mean
-from slotbench.sources import arguments_from_source, docstring_from_source, first_sentence
+from slotbench.sources import docstring_from_source, first_sentence, takes_argument
 
 __all__ = ["Component", "Components", "check_arguments", "cited", "component_of", "components", "names_of"]
 
@@ -83,7 +83,7 @@ def component_of(entry: registry.Entry) -> Component:
     causality = ""
     if entry.kind == "cores" and not broken:
         causality = "causal"
-        if "causal" in (arguments_from_source(entry.target) or {}):
+        if takes_argument(entry.target, "causal"):
             causality += ", or not: causal=False"
     summary = f"{entry.state}: {entry.error}" if broken else entry.summary
     return Component(entry.name, entry.kind, summary, _paper(docstring), causality, entry.distribution)

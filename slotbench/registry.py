@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from slotbench.errors import did_you_mean
-from slotbench.sources import first_sentence, summary_from_source
+from slotbench.sources import docstring_from_source, first_sentence
 
 __all__ = [
     "INTERFACES",
@@ -330,7 +330,7 @@ def _with_state(entry: Entry, table: list[Entry]) -> Entry:
     if (entry.kind, entry.name) in _registered:
         return entry
     try:
-        entry = replace(entry, summary=summary_from_source(entry.target))
+        entry = replace(entry, summary=first_sentence(docstring_from_source(entry.target)))
     except (OSError, ValueError, SyntaxError, ImportError) as error:
         entry = replace(entry, state="broken", error=_one_line(error))
     if (held := failure(entry)) is not None:

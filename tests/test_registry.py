@@ -293,9 +293,9 @@ def test_every_declared_component_can_be_loaded():
 
 
 def test_a_module_that_is_written_anew_is_read_anew(tmp_path, monkeypatch):
-    from slotbench.sources import summary_from_source
+    from slotbench.sources import docstring_from_source
 
     monkeypatch.syspath_prepend(tmp_path)
     for words in ("One thing.", "Another."):
         (tmp_path / "written_anew.py").write_text(f'class Part:\n    """{words}"""\n')
-        assert summary_from_source("written_anew:Part") == words
+        assert docstring_from_source("written_anew:Part") == words

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from slotbench.commands.demo import CLIPS, SEED
-from slotbench.files import dump_json, read_json_object, write_atomically
+from slotbench.io import dump_json, read_json_object, write_atomically
 from slotbench.models.clips import new_clips, write_clips
 from slotbench.models.export import export_run
 

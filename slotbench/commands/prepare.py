@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterator
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 from slotbench import registry
 from slotbench.commands.arguments import Report, progress_bars, split_and_load
 from slotbench.errors import FileError, UserError, did_you_mean, lines, listing
-from slotbench.help_text import print_help
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -42,7 +42,7 @@ set FeatureFile.
 def main(command: str, arguments: list[str]) -> int:
     """Prepares the data set that is named first."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        print_help(_USAGE)
+        print(_USAGE)
         return 0
     _, given = split_and_load(arguments)
     if not given or given[0].startswith("-"):
@@ -82,7 +82,6 @@ def _coder(run: str, frame: VideoSpec) -> Coder:
     """The tokenizer of a run, on a GPU if there is one, a few frames at a time."""
     import torch
 
-    from slotbench.checksums import file_digest
     from slotbench.data.preparing import Coder
     from slotbench.interfaces import unit_frames
     from slotbench.pretrained.weights import find_checkpoint
@@ -99,7 +98,7 @@ def _coder(run: str, frame: VideoSpec) -> Coder:
     description = {
         "tokenizer": type(tokenizer).__name__,
         "num_codes": tokenizer.code_spec.channels,
-        "checkpoint": file_digest(find_checkpoint(Path(run).expanduser())),
+        "checkpoint": hashlib.sha256(find_checkpoint(Path(run).expanduser()).read_bytes()).hexdigest(),
     }
     return Coder(encode, description)
 

@@ -28,7 +28,7 @@ from slotbench.evaluation.probe_heads import (
     prior_baseline,
 )
 from slotbench.evaluation.slot_matching import MatchScope, match_by_masks, match_by_position, match_with_probe
-from slotbench.files import dump_json, write_atomically
+from slotbench.io import dump_json, write_atomically
 from slotbench.metrics.segmentation import pairwise_iou
 
 __all__ = [

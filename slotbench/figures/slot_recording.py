@@ -12,7 +12,6 @@ from torch import Tensor
 
 from slotbench.figures.painting import evenly_spaced, match_slots
 from slotbench.figures.slot_panels import slot_panel, slot_strips
-from slotbench.files import make_folder, remove_file
 from slotbench.interfaces import Recording, VideoBatch, rounded_shares
 from slotbench.metrics.contingency import masks_to_labels
 
@@ -93,13 +92,13 @@ class SlotRecording(Recording):
         """Removes the files."""
         for name in list(self._maps):
             del self._maps[name]
-            remove_file(self._folder / f"{name}.npy")
+            (self._folder / f"{name}.npy").unlink(missing_ok=True)
         if self._folder.is_dir():
             self._folder.rmdir()
 
     def _map(self, name: str, values: Tensor) -> np.ndarray:
         if name not in self._maps:
-            make_folder(self._folder)
+            self._folder.mkdir(parents=True, exist_ok=True)
             array = values.cpu().numpy()
             shape = (self._frames, *array.shape[1:])
             file = self._folder / f"{name}.npy"

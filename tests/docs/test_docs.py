@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from slotbench import cli, registry
-from slotbench.sources import section
 from slotbench.testing import laws
 
 ROOT = Path(__file__).parents[2]
@@ -101,6 +100,21 @@ def test_sizes_of_object_discovery_on_the_architecture_page_are_those_of_the_exp
         (clips, frames, slots, side, side),
     ):
         assert " ".join(map(str, shape)) in page, f"no {shape} on the page"
+
+
+def section(docstring: str, title: str) -> dict[str, str]:
+    """The entries of a section of a docstring in Google's style, such as "Args", by name."""
+    found: dict[str, str] = {}
+    inside, name = False, ""
+    for line in docstring.splitlines():
+        if not line.startswith(" "):
+            inside = line == f"{title}:" or (inside and not line)
+        elif inside and line.startswith("    ") and line[4:5] != " ":
+            name, _, text = line.strip().partition(": ")
+            found[name] = text
+        elif inside and name:
+            found[name] += f" {line.strip()}"
+    return found
 
 
 def explained_without_being_taken(node: ast.AST) -> list[str]:

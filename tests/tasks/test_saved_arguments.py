@@ -91,7 +91,7 @@ class Own(torch.nn.Module):
         "subprocess.Popen",
         "antigravity.geohash",
         "not_here.Core",
-        "slotbench.files.read_text",
+        "slotbench.io.read_text",
         "torch.load",
     ],
 )

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from slotbench.arrays import read_npz
 from slotbench.errors import FileError
+from slotbench.io import read_npz
 
 __all__ = ["Tree", "TreeMissingError", "load_all", "read_arrays", "some"]
-
-_MOST_BYTES = 1 << 32
 
 Tree = Mapping[str, Any]
 """Arrays by their names in the authors' tree."""
@@ -33,7 +31,7 @@ def read_arrays(source: str | Path | Tree, nested: str) -> dict[str, np.ndarray]
 
     Raises:
         TreeMissingError: there is no such file.
-        FileError: it is damaged or larger than 4 GiB.
+        FileError: it is damaged.
     """
     if not isinstance(source, str | Path):
         return {name: np.asarray(value) for name, value in source.items()}
@@ -43,7 +41,7 @@ def read_arrays(source: str | Path | Tree, nested: str) -> dict[str, np.ndarray]
             f"no parameter tree at {path}: write one from the authors' parameters with "
             f'numpy.savez(path, **flax.traverse_util.flatten_dict({nested}, sep="/"))'
         )
-    return read_npz(path, limit=_MOST_BYTES)
+    return read_npz(path)
 
 
 def load_all(model: nn.Module, found: Mapping[str, Tensor], own: Mapping[str, Tensor], advice: str) -> None:

@@ -236,7 +236,7 @@ def read_tree(source: str | Path | Tree) -> dict[str, np.ndarray]:
 
     Raises:
         TreeMissingError: there is no such file.
-        FileError: it is damaged or larger than 4 GiB, or nothing in it is a parameter.
+        FileError: it is damaged, or nothing in it is a parameter.
     """
     tree = read_arrays(source, "params")
     if any(name.startswith("params/") for name in tree):

@@ -23,7 +23,7 @@ from slotbench.data.movi_like.physics import FRAME_RATE, simulate
 from slotbench.data.movi_like.scenes import COLORS, SceneLaw
 from slotbench.data.movi_like.videos import SimulatedVideos
 from slotbench.errors import DataFilesError
-from slotbench.files import cache_home
+from slotbench.io import cache_home
 from slotbench.interfaces import VideoBatch
 
 pytest.importorskip("mujoco")

@@ -152,5 +152,5 @@ def test_a_breach_is_found(module, source):
 def test_circles_are_found_and_what_types_need_is_told_apart():
     assert circles([("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "e")]) == [["a", "b", "c"]]
     assert circles([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]) == []
-    source = "if TYPE_CHECKING:\n    from slotbench import text\n    import slotbench.errors\nimport slotbench.errors\n"
-    assert imports_of(source, "slotbench.cli", modules()) == {"slotbench.text": True, "slotbench.errors": False}
+    source = "if TYPE_CHECKING:\n    from slotbench import io\n    import slotbench.errors\nimport slotbench.errors\n"
+    assert imports_of(source, "slotbench.cli", modules()) == {"slotbench.io": True, "slotbench.errors": False}

@@ -9,11 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"slotbench": ROOT / "slotbench", "slotbench_plugins": ROOT / "plugins" / "slotbench_plugins"}
-EVERYWHERE = {
-    "io",
-    *("configurations", "errors", "files", "lazy", "text", "checksums", "arrays", "locks", "yaml_files", "metric_info"),
-    *("help_text", "records"),
-}
+EVERYWHERE = {"io", "configurations", "errors", "lazy", "metric_info", "files", "text", "locks", "records"}
 """Files beside the folders that all may import; they import nothing but each other."""
 
 

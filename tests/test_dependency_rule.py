@@ -18,7 +18,7 @@ ARROWS: dict[str, set[str]] = {
     "ops": {"interfaces"},
     "nn": {"ops", "interfaces"},
     "pretrained": {"nn", "interfaces"},
-    "metrics": {"nn", "interfaces"},
+    "metrics": {"nn", "registry", "interfaces"},
     "data": {"components", "interfaces"},
     "figures": {"metrics", "interfaces"},
     "tasks": {
@@ -37,7 +37,7 @@ ARROWS: dict[str, set[str]] = {
     "templates": set(),
     "config": {
         *("callbacks", "data", "metrics", "nn", "ops", "pretrained", "runs", "tasks"),
-        *("registry", "sources", "interfaces", "lightning_compat"),
+        *("registry", "interfaces", "lightning_compat"),
     },
     "slotbench_plugins": {"nn", "ops", "interfaces"},
     # files beside the folders

@@ -23,8 +23,8 @@ from slotbench.data.movi_like.physics import FRAME_RATE, simulate
 from slotbench.data.movi_like.scenes import COLORS, SceneLaw
 from slotbench.data.movi_like.videos import SimulatedVideos
 from slotbench.errors import DataFilesError
-from slotbench.io import cache_home
 from slotbench.interfaces import VideoBatch
+from slotbench.io import cache_home
 
 pytest.importorskip("mujoco")
 

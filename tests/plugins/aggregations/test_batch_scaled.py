@@ -113,11 +113,3 @@ def test_processes_share_their_statistics_and_the_gradients_through_them(tmp_pat
     for part in parts:
         torch.testing.assert_close(part[2], whole.running_mean)
         torch.testing.assert_close(part[3], whole.running_var)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"), [({"momentum": 1.5}, "momentum=1.5"), ({"reference_tokens": 0}, "reference_tokens=0")]
-)
-def test_arguments_that_cannot_be_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        BatchScaled(4, **arguments)

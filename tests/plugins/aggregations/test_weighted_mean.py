@@ -4,19 +4,10 @@ import pytest
 import torch
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
-from slotbench import registry
-from slotbench.interfaces import Aggregation
-
 
 def shares(*shape: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
     return torch.randn(shape, generator=generator, dtype=torch.float64).softmax(dim=-2)
-
-
-def test_is_registered():
-    assert "WeightedMean" in registry.names("aggregations")
-    assert registry.load("aggregations", "WeightedMean") is WeightedMean
-    assert issubclass(WeightedMean, Aggregation)
 
 
 def test_each_update_is_the_mean_of_the_values_by_share():
@@ -58,8 +49,3 @@ def test_values_are_shared_along_axes_of_length_one():
 def test_shares_in_a_higher_precision_keep_the_precision_of_the_values():
     updates = WeightedMean(4)(shares(3, 5), torch.randn(5, 4, dtype=torch.bfloat16))
     assert updates.dtype == torch.bfloat16
-
-
-def test_negative_eps_is_refused():
-    with pytest.raises(ValueError, match="eps=-1"):
-        WeightedMean(4, eps=-1.0)

@@ -75,24 +75,6 @@ def test_the_state_is_a_cell_image_and_a_hidden_image_per_layer_whatever_the_len
         assert [leaf.shape for layer in state for leaf in layer] == [(2, 8, 3, 4)] * 4
 
 
-def test_streaming_gives_the_same_slots_and_states_as_the_whole_clip():
-    core, tokens = core_and_tokens(time=12)
-    whole, state, slots = core(tokens), None, []
-    for step in range(12):
-        output = core(tokens[:, step : step + 1], state)
-        state = output.state
-        slots.append(output.slots)
-    torch.testing.assert_close(torch.cat(slots, dim=1), whole.slots, rtol=1e-9, atol=1e-9)
-    for layer, expected in zip(state, whole.state, strict=True):
-        for leaf, other in zip(layer, expected, strict=True):
-            torch.testing.assert_close(leaf, other, rtol=1e-9, atol=1e-9)
-
-
-def test_layers_below_one_are_refused():
-    with pytest.raises(ValueError, match="num_layers"):
-        ConvLSTM(SPEC, num_layers=0)
-
-
 def naive(kernel: Tensor, images: Tensor, cell: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """One step after the other, input and hidden state in one convolution; `images` "batch time dim rows cols"."""
     outputs = []
@@ -185,9 +167,3 @@ def test_images_stay_channels_last():
     output, state = ConvLSTMLayer(8)(images, 2)
     for image in (output, *state):
         assert image.is_contiguous(memory_format=torch.channels_last)
-
-
-@pytest.mark.parametrize("kernel_size", [0, 2, 4])
-def test_an_even_kernel_is_refused(kernel_size):
-    with pytest.raises(ValueError, match=rf"kernel_size={kernel_size}: .* odd"):
-        ConvLSTMLayer(4, kernel_size)

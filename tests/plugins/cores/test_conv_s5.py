@@ -113,16 +113,6 @@ def test_long_skips_add_the_input_of_layer_3_to_layer_8_and_of_6_to_11():
         torch.testing.assert_close(seen[index][0], expected, rtol=0, atol=1e-12)
 
 
-def test_two_thousand_steps_stay_finite():
-    torch.manual_seed(0)
-    spec = TokenSpec(dim=4, num_tokens=1, grid=(1, 1))
-    core = ConvS5(spec, 16, 16)
-    with torch.no_grad():
-        output = core(torch.ones(1, 2000, 1, 4))
-    assert output.slots.isfinite().all()
-    assert all(state.hidden.isfinite().all() for state in output.state)
-
-
 def test_eigenvalues_stay_clipped_while_training():
     """80 steps of AdamW on a loss that pulls them over the edge."""
     torch.manual_seed(0)
@@ -142,17 +132,6 @@ def test_eigenvalues_stay_clipped_while_training():
     assert dynamics.eigenvalues().real.max() <= -1e-4
     assert dynamics().decay.abs().max() < 1
     assert core(tokens.repeat(1, 100, 1, 1)).slots.isfinite().all()
-
-
-def test_errors_say_what_to_give():
-    with pytest.raises(ValueError, match="num_layers must be at least 1"):
-        ConvS5(SPEC, num_layers=0)
-    with pytest.raises(ValueError, match="num_layers of 9 or more"):
-        ConvS5(SPEC, num_layers=8, skip_connections=True)
-    with pytest.raises(ValueError, match="c_kernel must be odd"):
-        ConvS5(SPEC, c_kernel=4)
-    with pytest.raises(ValueError, match="got 4 tokens"):
-        ConvS5(SPEC)(torch.zeros(1, 1, 4, 12))
 
 
 SQUARE = TokenSpec(dim=5, num_tokens=4, grid=(2, 2))

@@ -270,16 +270,3 @@ def test_dropout_is_the_same_at_all_steps_and_off_in_evaluation():
     torch.testing.assert_close(change, change[:, :1].expand_as(change), rtol=0, atol=1e-12)
     assert set(change.round(decimals=6).unique().tolist()) == {0.0, 2.0}
     assert torch.equal(layer.eval()(x)[0], x + 1)
-
-
-def test_errors_say_what_to_give():
-    with pytest.raises(ValueError, match="b_kernel must be odd"):
-        state_space(4, 4, b_kernel=2)
-    with pytest.raises(ValueError, match="conjugate pairs"):
-        state_space(4, 5)
-    with pytest.raises(ValueError, match="multiple of 2 \\* blocks = 8"):
-        state_space(4, 12, blocks=4)
-    with pytest.raises(ValueError, match="step_rescale must be positive"):
-        state_space(4, 4, step_rescale=0.0)
-    with pytest.raises(ValueError, match="share"):
-        residual_layer(dropout=1.0)

@@ -12,13 +12,7 @@ from slotbench.interfaces import TokenSpec
 from slotbench.nn.slot_init import drawn_by_clip
 from slotbench.testing.aids import move_off_initial_values
 from slotbench.testing.laws import (
-    autocast_stays_close,
-    checkpoint_reloads,
     details_are_of_their_steps,
-    gradient_reaches_every_parameter,
-    nothing_is_kept_on_the_module,
-    samples_do_not_meet,
-    smallest_sizes_are_finite,
     splitting_carries_state,
 )
 
@@ -100,17 +94,6 @@ def test_what_a_block_lacks_counts_as_zeros(time):
     torch.testing.assert_close(read(core, tokens_of(time)).slots, read(core, padded).slots[:, :time])
 
 
-@pytest.mark.parametrize("law", [
-    autocast_stays_close, checkpoint_reloads, gradient_reaches_every_parameter, nothing_is_kept_on_the_module,
-    samples_do_not_meet, smallest_sizes_are_finite,
-], ids=lambda law: law.__name__)  # fmt: skip
-@pytest.mark.parametrize(
-    "arguments", [{}, {"feature_layers": 0}, {"feature_layers": 1, "num_levels": 2, "factor": 3}], ids=str
-)
-def test_several_levels_keep_the_law(law, arguments):
-    law(partial(three_levels, **arguments))
-
-
 def test_a_cut_between_blocks_of_the_top_level_changes_nothing():
     splitting_carries_state(three_levels, cuts=(4, 8), time=11)
     details_are_of_their_steps(three_levels, cuts=(4, 8), time=11)
@@ -167,16 +150,3 @@ def test_noise_is_standard_normal_and_of_its_place():
         first, second = drawn.narrow(axis, 0, drawn.shape[axis] - 1), drawn.narrow(axis, 1, drawn.shape[axis] - 1)
         assert (first * second).mean().abs() < 0.01
     torch.testing.assert_close(_noise(torch.tensor([7]), torch.tensor([3, 11]), 20)[0], drawn[7, [3, 11]])
-
-
-def test_clips_at_different_frames_are_refused():
-    core = core_of()
-    state = read(core, tokens_of(5)).state
-    with pytest.raises(ValueError, match="at different frames"):
-        core.imagine(state._replace(step=torch.tensor([5, 6])), 1)
-
-
-@pytest.mark.parametrize("argument", ["num_levels", "factor", "dim", "latent_dim", "feature_dim"])
-def test_numbers_below_one_are_refused(argument):
-    with pytest.raises(ValueError, match="expected feature_layers to be at least 0 and the others at least 1"):
-        CWVAE(SPEC, **{argument: 0})

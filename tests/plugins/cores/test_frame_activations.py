@@ -125,10 +125,3 @@ def test_weights_start_as_in_flax():
     assert StandardActivation(64, 5).feedthrough.weight.std().item() == pytest.approx((64 * 25) ** -0.5, rel=0.03)
     assert HalfGLUActivation(128).dense.weight.std().item() == pytest.approx((0.2 / 128) ** 0.5, rel=0.03)
     assert not DiagResNetActivation(64).first_conv.bias.any()
-
-
-def test_errors_say_what_to_give():
-    with pytest.raises(ValueError, match="no squeeze-and-excite"):
-        frame_activation("half_glu", 8, squeeze_excite=True)
-    with pytest.raises(ValueError, match="odd"):
-        frame_activation("resnet", 8, kernel_size=2)

@@ -62,25 +62,6 @@ def stream(core: TemporalCore, tokens: Tensor) -> tuple[Tensor, list[int]]:
     return torch.cat(slots, dim=1), sizes
 
 
-@BOTH
-@pytest.mark.parametrize("patch", [None, 1, 2])
-def test_streaming_gives_the_same_slots_as_the_whole_clip(kind, patch):
-    torch.manual_seed(0)
-    core, tokens = kind(SPEC, dim=16, patch=patch).double(), torch.randn(2, 12, 8, 5, dtype=torch.float64)
-    torch.testing.assert_close(stream(core, tokens)[0], core(tokens).slots, rtol=1e-9, atol=1e-9)
-
-
-def test_the_state_grows_by_a_key_and_a_value_per_frame_without_a_window():
-    _, sizes = stream(FrameTransformer(SPEC, dim=16), torch.randn(2, 6, 8, 5))
-    # batch 2, two layers, key and value of width 16; the step and the learned first element are there from the start
-    assert sizes == [2 + 2 * 2 * 2 * 16 * (frames + 1) for frames in range(1, 7)]
-
-
-def test_the_state_stops_growing_with_a_window():
-    _, sizes = stream(FrameTransformer(SPEC, dim=16, window=3), torch.randn(2, 8, 8, 5))
-    assert len(set(sizes[1:])) == 1
-
-
 def test_the_performers_state_has_one_size():
     _, sizes = stream(Performer(SPEC, dim=16, num_features=8), torch.randn(2, 8, 8, 5))
     # batch 2, two layers, 8 features of 4 heads, each with a mean value of width 4 and a weight
@@ -93,9 +74,3 @@ def test_a_single_layer_sees_no_frame_beyond_the_window():
     tokens = torch.randn(1, 7, 8, 5, dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(core(tokens).slots[:, 5].square().sum(), tokens)
     assert gradient[0].flatten(1).any(dim=-1).tolist() == [False, False, False, True, True, True, False]
-
-
-@pytest.mark.parametrize("arguments", [{"num_heads": 3}, {"window": 0}, {"patch": 3}, {"dim": 9, "num_heads": 1}])
-def test_sizes_that_do_not_fit_are_refused(arguments):
-    with pytest.raises(ValueError, match=r"num_heads=3|window=0|patch=3|dim=9"):
-        FrameTransformer(SPEC, **arguments)

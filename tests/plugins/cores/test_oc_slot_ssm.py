@@ -70,14 +70,6 @@ def test_one_slot_and_one_head_take_the_mean_of_the_tokens():
     assert (shares == 1).all()
 
 
-@pytest.mark.parametrize("ssm", ["mamba", "mamba2"])
-@pytest.mark.parametrize("cut", [1, 3])
-def test_a_clip_may_be_cut_and_goes_on_from_its_state(ssm, cut):
-    core, x = small(ssm=ssm, num_layers=2), tokens(6)
-    begun = core(x[:, :cut])
-    torch.testing.assert_close(core(x[:, cut:], begun.state).slots, core(x).slots[:, cut:], rtol=0, atol=1e-9)
-
-
 def test_drawn_slots_are_kept_for_the_clip_and_may_be_any_number():
     core, x = small(slot_init="gaussian"), tokens()
     core.num_slots = 6
@@ -107,17 +99,3 @@ def test_an_aggregation_per_layer_of_the_width_of_a_head():
     parts = [reader.attention.aggregation for reader in core.readers]
     assert [part.dim for part in parts] == [8, 8]
     assert parts[0] is not parts[1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_layers": 0}, "num_layers must be at least 1"),
-        ({"num_slots": 0}, "num_slots=0"),
-        ({"bottom_up_heads": 3}, "num_heads=3"),
-        ({"num_heads": 5}, "num_heads=5"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        OCSlotSSM(SPEC, **arguments)

@@ -165,32 +165,6 @@ def test_the_reference_is_the_formula_token_by_token():
             torch.testing.assert_close(found[0, 0, step, slot], mean)
 
 
-@settings(max_examples=15)
-@given(data=st.data(), time=st.integers(2, 14), slots=st.integers(1, 3))
-def test_a_clip_in_pieces_equals_the_whole(data, time, slots):
-    cuts = sorted(data.draw(st.sets(st.integers(1, time - 1)), label="cuts"))
-    torch.manual_seed(0)
-    attention, x = FavorAttention(8, 2, 16).double(), normal(2, time, slots, 8)
-    whole, last = attention(x)
-    pieces, state = [], None
-    for piece in x.tensor_split(cuts, dim=1):
-        output, state = attention(piece, state)
-        pieces.append(output)
-    torch.testing.assert_close(torch.cat(pieces, dim=1), whole, rtol=1e-10, atol=1e-10)
-    for part, expected in zip(state, last, strict=True):
-        torch.testing.assert_close(part, expected, rtol=1e-10, atol=1e-10)
-
-
-def test_the_state_keeps_its_shape_and_size_over_a_long_clip():
-    torch.manual_seed(0)
-    attention = FavorAttention(8, 2, 16)
-    _, short = attention(torch.randn(1, 3, 2, 8))
-    _, long = attention(torch.randn(1, 2000, 2, 8))
-    for before, after in zip(short, long, strict=True):
-        assert before.shape == after.shape
-        assert after.abs().max() < before.abs().max() + 10
-
-
 def test_a_later_token_changes_no_earlier_output_by_a_single_bit_however_large_it_is():
     torch.manual_seed(0)
     attention, x = FavorAttention(8, 2, 32), torch.randn(1, 9, 2, 8)
@@ -310,9 +284,3 @@ def test_a_graph_that_a_new_draw_interrupts_can_still_be_walked_back():
     clip(attention)
     output.sum().backward()
     assert attention.query_key_value.weight.grad.isfinite().all()
-
-
-@pytest.mark.parametrize(("arguments", "message"), [({"num_features": 0}, "num_features"), ({"redraw": 0}, "redraw=0")])
-def test_numbers_below_one_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        FavorAttention(8, 2, **arguments)

@@ -121,10 +121,3 @@ def test_maps_start_as_in_the_authors_code():
     for part in ssm.C.unbind(-1):
         assert part.std().item() == pytest.approx((1 / 64) ** 0.5, rel=0.05)
     assert ssm.D.std().item() == pytest.approx(1, rel=0.2)
-
-
-def test_errors_say_what_to_give():
-    with pytest.raises(ValueError, match="patch=4 must divide the 4 rows and 6 columns"):
-        S5(SPEC, patch=4)
-    with pytest.raises(ValueError, match="num_layers"):
-        S5(SPEC, num_layers=0)

@@ -83,14 +83,6 @@ def test_slots_begin_with_an_mlp_of_the_boxes_the_background_first(kind):
     assert core.slot_parameters() is None
 
 
-def test_permuting_the_boxes_permutes_the_slots_of_every_frame():
-    boxes, tokens = torch.rand(2, 3, 3, 4), torch.rand(2, 3, 4, 8)
-    core = SAVi(TokenSpec(8, 4, (2, 2)), num_slots=4, dim=8, condition="boxes").eval()
-    slots = core(tokens, core.first_state(clip(None, bboxes=boxes))).slots
-    turned = core(tokens, core.first_state(clip(None, bboxes=boxes[:, :, [2, 0, 1]]))).slots
-    torch.testing.assert_close(turned, slots[:, :, [0, 3, 1, 2]])
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -124,8 +116,3 @@ def test_a_task_that_gives_the_core_tokens_alone_is_told_so():
     task = prediction_task(data, core=BOXES, context=2, horizon=3)
     with pytest.raises(UserError, match="this task gives the core tokens alone: choose SlotAutoencoding"):
         task.training_loss(batch_of(data))
-
-
-def test_a_condition_that_there_is_not_is_refused():
-    with pytest.raises((ValueError, TypeError), match="boxes"):
-        SAVi(TokenSpec(8, 4, (2, 2)), condition="names")

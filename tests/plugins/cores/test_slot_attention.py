@@ -63,24 +63,7 @@ def test_a_clip_that_has_begun_keeps_its_slots():
     assert core(x[:, 2:], begun.state).slots.shape[2] == 3
 
 
-def test_slots_follow_a_permutation_of_what_was_drawn():
-    core, x, order = small(), tokens(), [1, 2, 0]
-    drawn = core.slot_init(2)
-    plain, other = (core(x, SlotAttentionState(slots)) for slots in (drawn, drawn[:, order]))
-    torch.testing.assert_close(other.slots, plain.slots[:, :, order])
-    torch.testing.assert_close(other.attention, plain.attention[:, :, order])
-
-
 @pytest.mark.parametrize(("dim", "mlp_ratio", "count"), [(64, 2, 54_336), (128, 4, 280_960)])
 def test_parameter_counts_are_those_of_the_paper(dim, mlp_ratio, count):
     core = SlotAttention(TokenSpec(dim=dim, num_tokens=16), 7, dim=dim, mlp_ratio=mlp_ratio)
     assert sum(parameter.numel() for parameter in core.parameters()) == count
-
-
-def test_no_iterations_are_refused():
-    with pytest.raises(ValueError, match="num_iterations=0"):
-        small(num_iterations=0)
-    core = small()
-    core.num_iterations = 0
-    with pytest.raises(ValueError, match="num_iterations=0"):
-        core(tokens())

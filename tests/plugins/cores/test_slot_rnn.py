@@ -5,8 +5,7 @@ import torch
 from slotbench_plugins.cores.slot_rnn import AttentionMixer, SlotRNN
 from torch import Tensor, nn
 
-from slotbench.interfaces import TokenSpec, map_state
-from slotbench.nn.parameters import decay_groups
+from slotbench.interfaces import TokenSpec
 
 SPEC = TokenSpec(dim=12, num_tokens=5)
 
@@ -86,13 +85,6 @@ def test_the_mixed_slots_are_what_the_next_step_starts_from():
     torch.testing.assert_close(hidden, core(tokens()).slots[:, -1])
 
 
-def test_a_state_of_zeros_is_the_start_of_a_clip():
-    core = small()
-    zeros = map_state(torch.zeros_like, core(tokens()).state)
-    assert torch.equal(core(tokens(), zeros).slots, core(tokens()).slots)
-    assert [leaf.shape for leaf in zeros] == 2 * [(2, 3, 16)]
-
-
 def test_the_encoder_sees_all_steps_of_a_call_at_once(monkeypatch):
     core = small()
     calls = []
@@ -149,24 +141,3 @@ def test_gradient_of_the_last_step_reaches_the_first_of_eighty_and_does_not_expl
     (gradient,) = torch.autograd.grad((slots * torch.randn_like(slots)).sum(), x)
     first, last = gradient[:, 0].norm(), gradient[:, -1].norm()
     assert 0 < first / last < 100
-
-
-def test_only_matrices_decay():
-    core = small()
-    decayed = {id(parameter) for parameter in decay_groups(core.parameters())[0]["params"]}
-    assert {name for name, parameter in core.named_parameters() if id(parameter) in decayed} == {
-        f"{name}.weight" for name, part in core.named_modules() if isinstance(part, nn.Linear)
-    }
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
-        ({"num_heads": 5}, "num_heads=5"),
-        ({"num_slots": 0}, "at least 1 slot"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        SlotRNN(SPEC, **arguments)

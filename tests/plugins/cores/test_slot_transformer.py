@@ -8,7 +8,6 @@ from slotbench_plugins.cores.slot_transformer import SlotTransformer
 from slotbench_plugins.cores.transformer import Transformer
 
 from slotbench.interfaces import SlotSpec, TokenSpec
-from slotbench.nn.causal_transformer import CausalTransformer
 
 SPEC = TokenSpec(dim=12, num_tokens=5)
 
@@ -33,27 +32,6 @@ def test_a_slot_sees_all_slots_of_its_step_and_of_earlier_ones_and_exactly_nothi
         assert not gradient[0, 3:].any()
 
 
-def test_permuting_the_slots_of_all_steps_alike_permutes_the_output():
-    transformer, permutation = small().transformer, torch.tensor([2, 0, 1])
-    x = torch.randn(2, 5, 3, 16, dtype=torch.float64)
-    torch.testing.assert_close(
-        transformer(x[:, :, permutation])[0], transformer(x)[0][:, :, permutation], rtol=1e-9, atol=1e-9
-    )
-
-
-@pytest.mark.parametrize("window", [None, 1, 2, 4])
-def test_streaming_with_the_cache_equals_the_clip_in_parallel(window):
-    core, x, state, steps = small(window=window), tokens(time=8), None, []
-    for step in x.split(1, dim=1):
-        output = core(step, state)
-        steps.append(output.slots)
-        state = output.state
-    torch.testing.assert_close(torch.cat(steps, dim=1), core(x).slots, rtol=1e-9, atol=1e-9)
-    assert state.next_step.tolist() == [8, 8]
-    kept = 8 if window is None else window - 1
-    assert [cache.key.shape for cache in state.caches] == 2 * [(2, 2, kept, 3, 8)]
-
-
 def test_with_a_window_a_slot_depends_on_window_less_one_steps_per_layer():
     core, x = small(num_layers=2, window=3), tokens(time=9).requires_grad_()
     (gradient,) = torch.autograd.grad(core(x).slots[:, 8].square().sum(), x)
@@ -64,14 +42,6 @@ def test_the_order_of_earlier_steps_matters():
     x = tokens()
     swapped = x[:, [1, 0, 2, 3, 4, 5]]
     assert (small()(x).slots[:, -1] - small()(swapped).slots[:, -1]).abs().max() > 1e-3
-
-
-def test_steps_far_beyond_the_training_clips_have_positions_of_their_own_and_stay_finite():
-    core, x = small(window=4), tokens(batch=1, time=1).expand(-1, 300, -1, -1)
-    slots = core(x).slots
-    assert slots.isfinite().all()
-    # the same image at every step: only the index can tell two steps with a full window apart
-    assert torch.pdist(slots[0, 4:].flatten(1)).min() > 1e-4
 
 
 def test_a_training_clip_begins_at_a_random_index_of_its_own():
@@ -102,29 +72,6 @@ def test_without_training_or_with_a_state_no_offset_is_drawn():
 def test_cache_of_a_long_clip_is_two_numbers_per_token_and_channel():
     caches = SlotTransformer(SPEC, num_slots=6)(tokens(batch=1, time=20).float()).state.caches
     assert [sum(part.numel() for part in cache) for cache in caches] == 2 * [2 * 20 * 6 * 64]
-
-
-def test_the_residual_stream_keeps_the_parameters_precision_under_autocast():
-    transformer = CausalTransformer(16, num_heads=2)
-    with torch.autocast("cpu", torch.bfloat16):
-        slots, _ = transformer(torch.randn(1, 3, 2, 16).bfloat16())
-    assert slots.dtype == torch.float32
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_layers": 0}, "num_layers must be at least 1"),
-        ({"dim": 15, "num_heads": 5}, "even dim, got dim=15"),
-        ({"num_heads": 5}, "num_heads=5"),
-        ({"num_slots": 0}, "at least 1 slot"),
-        ({"window": 0}, "window=0"),
-        ({"random_offset": -1}, "0 or more, got -1"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        SlotTransformer(SPEC, **arguments)
 
 
 def test_the_transformer_is_the_slot_transformer_of_one_slot():

@@ -104,18 +104,3 @@ def test_order_of_frames_and_of_tokens_matters():
     within = torch.tensor([1, 0, *range(2, 16)])  # two tokens of the rectangle of the first slot, for a grid of 2 x 2
     coarse = small(causal=False, slot_grid=(2, 2))
     assert (coarse(x[:, :, within]).slots - coarse(x).slots).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
-        ({"dim": 18}, "multiple of 4, got dim=18"),
-        ({"num_heads": 5}, "num_heads=5"),
-        ({"slot_grid": (5, 4)}, r"slot_grid=\[5, 4\] for tokens on a grid of 4x4"),
-        ({"slot_grid": (0, 4)}, "at least one row"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        VideoTransformer(SPEC, **arguments)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +11,6 @@ from slotbench_plugins.decoders.autoregressive_transformer import Autoregressive
 from torch.nn import functional as F
 
 from slotbench.interfaces import PartError, SlotSpec, VideoBatch, VideoSpec
-from slotbench.nn.parameters import decay_groups
 from slotbench.ops.code_sampling import can_decode
 from slotbench.ops.code_sampling import cell as cell_module
 from slotbench.testing.aids import move_off_initial_values
@@ -100,14 +97,6 @@ def test_where_the_start_and_the_places_begin(init, start, places):
     assert (positions.abs().max() <= 2) == (init != "normal")
 
 
-def test_steves_start_is_the_default_and_an_unknown_one_is_refused():
-    torch.manual_seed(0)
-    assert AutoregressiveTransformer(SLOTS, CODES, dim=192).start.detach().abs().max() <= 0.125
-    build = inspect.unwrap(AutoregressiveTransformer.__init__)
-    with pytest.raises(ValueError, match="no init named 'zeros'; choose one of steve, slate, normal"):
-        build(AutoregressiveTransformer.__new__(AutoregressiveTransformer), SLOTS, CODES, init="zeros")
-
-
 def test_a_temperature_draws_by_the_logits():
     model, slots = decoder(), torch.randn(1, 1, 3, 6, dtype=torch.float64).expand(4000, -1, -1, -1)
     codes, decoded = model.sample(slots, None, 2.0)
@@ -161,24 +150,7 @@ def test_it_learns_which_slots_a_frame_has():
     assert torch.equal(model.sample(slots.flip(0))[0], codes.flip(0))
 
 
-def test_tables_are_left_alone_by_weight_decay():
-    model = decoder()
-    (matrices, rest) = decay_groups(model.parameters())
-    for table in (model.start, model.positions, model.codes.weight):
-        assert any(table is other for other in rest["params"])
-    assert any(model.head.weight is other for other in matrices["params"])
-
-
 def test_without_true_codes_it_says_which_task_gives_them():
     for batch in (None, clips(torch.randint(5, (1, 1, 4, 3)))):
         with pytest.raises(PartError, match="use it in the task CodeAutoencoding"):
             decoder()(torch.zeros(1, 1, 3, 6, dtype=torch.float64), batch)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [({"num_layers": 0}, "num_layers"), ({"dropout": 1.0}, "dropout"), ({"num_heads": 3}, "num_heads=3")],
-)
-def test_what_cannot_be_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        decoder(**arguments)

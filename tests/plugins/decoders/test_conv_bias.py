@@ -79,18 +79,6 @@ def test_a_bias_that_is_not_trained_gets_no_gradient(bias):
     assert not bias or conv.bias.grad is None
 
 
-def test_under_autocast_the_gradient_of_the_bias_is_summed_in_its_own_precision():
-    conv = made((4, 3), 4, 2, dtype=torch.float32)
-    images = images_of(conv, 5, 15, 15, torch.channels_last)
-    with torch.autocast("cpu", torch.bfloat16):
-        out = conv_transpose(conv, images)
-    assert out.dtype == torch.bfloat16
-    out.backward(torch.ones_like(out))
-    # a number that bfloat16 has not
-    assert conv.bias.grad.dtype == torch.float32
-    assert conv.bias.grad.tolist() == [4500] * 3
-
-
 def test_the_names_of_the_weights_are_those_of_convolutions():
     decoder = load("decoders", "SpatialBroadcastDecoder")(SlotSpec(3, 8), VideoSpec(3, 32, 32))
     names = [name for name in decoder.state_dict() if name.startswith("convs")]

@@ -47,42 +47,11 @@ def test_a_pixel_is_the_mixture_of_what_the_slots_paint_there(patch_size, num_hi
         torch.testing.assert_close(found.reconstruction[clip, step, :, row, col], shares @ contents)
 
 
-@pytest.mark.parametrize("patch_size", [1, 2])
-def test_permuting_the_slots_permutes_the_masks_and_leaves_the_image(patch_size):
-    decoder, slots = make(patch_size), random_slots()
-    before, after = decoder(slots), decoder(slots[:, :, [2, 0, 1]])
-    torch.testing.assert_close(after.reconstruction, before.reconstruction)
-    torch.testing.assert_close(after.masks, before.masks[:, :, [2, 0, 1]])
-    torch.testing.assert_close(after.components, before.components[:, :, [2, 0, 1]])
-
-
-@pytest.mark.parametrize("count", [1, 7])
-def test_any_number_of_slots_will_do(count):
-    found = make()(random_slots(count))
-    assert found.masks.shape == (2, 2, count, 4, 8)
-    torch.testing.assert_close(found.masks.sum(dim=2), torch.ones(2, 2, 4, 8, dtype=torch.float64))
-
-
 def test_components_of_features_cost_no_memory_of_their_own():
     found = make()(random_slots())
     # as they left the head: a cell's slots side by side, each with its mask logit
     assert found.components.stride()[2:4] == (VIDEO.channels + 1, 1)
     assert found.components.untyped_storage().nbytes() == 8 * 2 * 2 * 32 * 3 * (VIDEO.channels + 1)
-
-
-def test_masks_are_float32_under_autocast():
-    decoder = make().float()
-    with torch.autocast("cpu", torch.bfloat16):
-        found = decoder(random_slots().float())
-    assert found.masks.dtype == torch.float32
-    torch.testing.assert_close(found.masks.sum(dim=2), torch.ones(2, 2, 4, 8))
-
-
-def test_positions_begin_as_normal_noise_and_are_left_alone_by_weight_decay():
-    decoder = MLPPatchDecoder(SlotSpec(3, 64), VideoSpec(3, 28, 28))
-    assert decoder.positions.shape == (784, 64)
-    assert abs(decoder.positions.std() - 1) < 0.02
-    assert decoder.positions._no_weight_decay
 
 
 def test_gradients_are_those_of_a_decoder_written_out():
@@ -100,10 +69,3 @@ def test_gradients_are_those_of_a_decoder_written_out():
     with torch.no_grad():
         slope = (loss_at(decoder.first.weight + step) - loss_at(decoder.first.weight - step)) / 2e-5
     torch.testing.assert_close(decoder.first.weight.grad[1, 2], slope, atol=1e-9, rtol=1e-5)
-
-
-def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="patches of 3 x 3 pixels do not tile an image of 4 x 8"):
-        MLPPatchDecoder(SLOTS, VIDEO, patch_size=3)
-    with pytest.raises(ValueError, match="hidden_dim=8 and num_hidden=0; expected both to be at least 1"):
-        MLPPatchDecoder(SLOTS, VIDEO, hidden_dim=8, num_hidden=0)

@@ -1,6 +1,5 @@
 """The cells of a grid become an image, as the authors' decoder makes it."""
 
-import pytest
 import torch
 from torch.nn import functional as F
 
@@ -58,29 +57,3 @@ def test_one_depth_paints_at_the_size_of_the_grid():
     decoder = ResNetDecoder(CELLS, VideoSpec(3, 2, 3), depths=(8,), blocks=2)
     assert len(decoder.blocks) == 2
     assert decoder(torch.randn(1, 1, 6, 5)).reconstruction.shape == (1, 1, 3, 2, 3)
-
-
-@pytest.mark.parametrize(
-    ("slots", "arguments", "message"),
-    [
-        (SlotSpec(6, 5), {}, "has 6 slots without one: use a core .*ConvS5.*or a decoder of slots"),
-        (CELLS, {"depths": (4, 4)}, "from 2 x 3 cells that is 4 x 6 pixels, and 8 x 12 are wanted"),
-        (CELLS, {"depths": ()}, r"got depths=\(\) and blocks=1"),
-        (CELLS, {"blocks": 0}, "blocks=0; expected at least one depth"),
-    ],
-)
-def test_what_does_not_fit_is_refused_with_what_to_do(slots, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        ResNetDecoder(slots, PICTURE, **arguments)
-
-
-def test_in_mixed_precision_the_last_norm_is_that_of_float32():
-    torch.manual_seed(0)
-    decoder = ResNetDecoder(CELLS, PICTURE)
-    seen = []
-    decoder.norm.register_forward_pre_hook(lambda norm, inputs: seen.append(inputs[0].dtype))
-    slots = torch.randn(2, 4, 6, 5)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        mixed = decoder(slots).reconstruction
-    assert seen == [torch.float32]
-    torch.testing.assert_close(mixed.float(), decoder(slots).reconstruction, rtol=0.1, atol=0.1)

@@ -9,7 +9,7 @@ from slotbench_plugins.decoders.slot_mixer_decoder import SlotMixerDecoder
 from slotbench_plugins.encoders.slsr_encoder import SLSREncoder
 from torch import nn
 
-from slotbench.interfaces import PartError, SlotSpec, TokenSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import SlotSpec, TokenSpec, VideoBatch, VideoSpec
 from slotbench.nn.rays import NormedMLP, encode_rays, encode_scalars
 from slotbench.registry import load
 
@@ -93,14 +93,6 @@ def test_patches_of_the_image_encoder_have_the_code_of_their_mean_ray():
     torch.testing.assert_close(cells[0][1, :, 1, 0], of_frame + encoder.ray(code))
 
 
-def test_slots_in_another_order_and_fewer_of_them():
-    paint, order = decoder(), [2, 0, 3, 1]
-    first, turned = paint(slots(), posed()), paint(slots()[:, :, order], posed())
-    torch.testing.assert_close(first.reconstruction, turned.reconstruction)
-    torch.testing.assert_close(first.masks[:, :, :, order], turned.masks)
-    assert paint(slots()[:, :, :3], posed()).masks.shape == (2, 3, 2, 3, 6, 5)
-
-
 def test_a_pixel_is_painted_from_the_mean_of_the_slots_by_their_shares():
     paint, given, batch = decoder(), slots(), posed()
     hidden = []
@@ -133,23 +125,3 @@ def test_the_papers_models_are_made_of_these_parts(core):
     painted = paint(slotted(encoder(batch)).slots, batch.all_views())
     assert painted.reconstruction.shape == (2, 3, 3, 3, 6, 5)
     assert painted.masks.shape == (2, 3, 3, 4, 6, 5)
-
-
-def test_without_rays_there_is_one_sentence():
-    with pytest.raises(PartError, match="SlotMixerDecoder paints rays of posed cameras, and this batch has none"):
-        decoder()(slots())
-    with pytest.raises(PartError, match="SLSREncoder"):
-        SLSREncoder(VIDEO, dim=8, norm_groups=2).double()(replace(posed(), rays=None))
-    with pytest.raises(ValueError, match="kernel_size=4"):
-        SLSREncoder(VIDEO, kernel_size=4)
-    with pytest.raises(ValueError, match="num_blocks=0"):
-        decoder(num_blocks=0)
-    with pytest.raises(ValueError, match=r"patch_size=4 .* images of 6 x 5"):
-        SLSREncoder(VIDEO, patch_size=4)
-
-
-@pytest.mark.parametrize("part", [decoder, partial(SLSREncoder, VIDEO)])
-@pytest.mark.usefixtures("unchecked_shapes")
-def test_an_unknown_point_of_a_ray_is_refused(part):
-    with pytest.raises(ValueError, match="no ray_point named 'far'; choose one of camera, nearest"):
-        part(ray_point="far")

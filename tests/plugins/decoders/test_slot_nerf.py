@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -11,9 +10,9 @@ from slotbench_plugins.decoders import slot_nerf
 from slotbench_plugins.decoders.slot_nerf import SlotNeRF, _Said
 from torch import nn
 
-from slotbench.interfaces import PartError, SlotSpec, VideoBatch
+from slotbench.interfaces import SlotSpec, VideoBatch
 from slotbench.testing.aids import ready
-from slotbench.testing.frame_laws import DECODER_LAWS, PAINTED, SLOTS, TARGET, random_batch, random_slots
+from slotbench.testing.frame_laws import PAINTED, SLOTS, TARGET, random_batch, random_slots
 
 
 def count(module: nn.Module) -> int:
@@ -61,16 +60,6 @@ def test_the_blocks_have_the_sizes_of_tables_10_and_11():
     whole = SlotNeRF(SlotSpec(6, 192), TARGET, dim=192, num_points=64)
     for field in (whole.field, whole.static_field):
         assert (count(field.block1), count(field.block2)) == (149_376, 74_880)
-
-
-@pytest.mark.parametrize("law", DECODER_LAWS, ids=lambda law: law.__name__)
-@pytest.mark.parametrize(
-    "arguments",
-    [{"shadow": True}, {"mix": "weighted_mean", "static_field": False, "sky": False}],
-    ids=["shadow", "slots alone"],
-)
-def test_variants_keep_the_law(arguments, law):
-    law(lambda slots, video: SlotNeRF(slots, video, dim=8, num_points=4, **arguments))
 
 
 def test_spheres_render_to_the_closed_form(monkeypatch):
@@ -145,13 +134,6 @@ def test_the_static_field_is_background():
     assert found.masks.max() == pytest.approx(1 / 3)
 
 
-def test_the_order_of_the_slots_does_not_matter():
-    part, slots, order = decoder(shadow=True), random_slots(SLOTS), [2, 0, 1]
-    found, turned = painted(part), painted(part, slots[:, :, order])
-    torch.testing.assert_close(turned.reconstruction, found.reconstruction)
-    torch.testing.assert_close(turned.masks, found.masks[:, :, :, order])
-
-
 def test_a_slot_can_be_taken_out():
     found = painted(decoder(), random_slots(SLOTS)[:, :, :2])
     assert found.masks.shape[3] == 2
@@ -179,24 +161,3 @@ def test_a_new_decoder_lets_some_light_through():
     found = painted(part, random_slots(SlotSpec(6, 16)))
     passed = (part.far - found.depth).mean() / (part.far - part.near)
     assert 0.1 < float(passed) < 0.9
-
-
-def test_autocast_keeps_points_and_masks_in_float32():
-    part = SlotNeRF(SLOTS, PAINTED, dim=16, num_points=6).eval()
-    batch = random_batch(PAINTED).map(lambda value: value.float() if value.is_floating_point() else value)
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        found = part(random_slots(SLOTS).bfloat16(), batch)
-    assert found.masks.dtype == found.depth.dtype == torch.float32
-    torch.testing.assert_close(found.masks.sum(3), torch.ones_like(found.depth))
-
-
-@pytest.mark.usefixtures("unchecked_shapes")
-def test_what_it_cannot_do_is_said():
-    with pytest.raises(PartError, match="SlotNeRF paints rays of posed cameras, and this batch has none"):
-        decoder()(random_slots(SLOTS), replace(random_batch(PAINTED), rays=None))
-    with pytest.raises(ValueError, match=r"got near=3\.0 and far=2\.0; expected 0 <= near < far"):
-        SlotNeRF(SLOTS, PAINTED, near=3.0, far=2.0)
-    with pytest.raises(ValueError, match="no mix named 'max'; choose one of sum, weighted_mean"):
-        SlotNeRF(SLOTS, PAINTED, mix="max")
-    with pytest.raises(ValueError, match="expected positive numbers"):
-        SlotNeRF(SLOTS, PAINTED, num_points=0)

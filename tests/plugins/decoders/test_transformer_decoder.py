@@ -5,7 +5,6 @@ import torch
 from slotbench_plugins.decoders.transformer_decoder import TransformerDecoder
 
 from slotbench.interfaces import SlotSpec, VideoSpec
-from slotbench.nn.parameters import decay_groups
 
 
 def decoder(num_slots: int = 4, dim: int = 16, channels: int = 7, side: int = 16, **arguments) -> TransformerDecoder:
@@ -52,32 +51,7 @@ def test_a_patch_of_the_image_is_what_its_query_painted():
     torch.testing.assert_close(image[:, 4:8, 8:12], painted.permute(2, 0, 1))
 
 
-def test_another_number_of_slots_needs_no_other_weights():
-    few, many = decoder(num_slots=2), decoder(num_slots=9)
-    many.load_state_dict(few.state_dict())
-    assert many(torch.randn(1, 1, 9, 16)).masks.shape[2] == 9
-
-
 def test_queries_may_be_wider_than_the_slots():
     decoded = decoder(dim=10, num_heads=2, positions="learned")(torch.randn(1, 2, 4, 10))
     wider = TransformerDecoder(SlotSpec(4, 10), VideoSpec(7, 16, 16), dim=32)(torch.randn(1, 2, 4, 10))
     assert decoded.reconstruction.shape == wider.reconstruction.shape == (1, 2, 7, 16, 16)
-
-
-def test_queries_do_not_decay():
-    part = decoder()
-    decayed = decay_groups(part.parameters())[0]["params"]
-    assert not any(parameter is part.queries for parameter in decayed)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"patch_size": 3}, "patches of 3 x 3 pixels do not tile an image of 16 x 16"),
-        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
-        ({"num_heads": 3}, "num_heads=3"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        decoder(**arguments)

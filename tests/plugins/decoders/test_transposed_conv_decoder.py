@@ -42,24 +42,3 @@ def test_the_image_is_a_tanh_of_the_linear_one():
     painted = linear(slots).reconstruction
     assert painted.abs().max() > 1
     torch.testing.assert_close(bounded(slots).reconstruction, painted.tanh())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"channels": (4, 4, 4)}, "as many of one as of the other"),
-        ({"channels": ()}, "as many of one as of the other"),
-        ({"kernel_sizes": (1, 4)}, "kernels of at least 2"),
-        ({"output": "sigmoid"}, "no output named 'sigmoid'; choose one of tanh, linear"),
-    ],
-)
-@pytest.mark.usefixtures("unchecked_shapes")
-def test_what_cannot_be_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        TransposedConvDecoder(SlotSpec(1, 8), VideoSpec(1, 16, 16), **arguments)
-
-
-def test_another_number_of_slots_is_refused():
-    decoder = TransposedConvDecoder(SlotSpec(2, 8), VideoSpec(1, 16, 16))
-    with pytest.raises(ValueError, match="was built for 2 slots and got 3"):
-        decoder(torch.randn(1, 1, 3, 8))

@@ -35,8 +35,3 @@ def test_the_tokens_of_hidden_frames_say_nothing_of_the_frame() -> None:
     assert not (tokens[~batch.hidden] == -2).any()
     batch.hidden = None
     assert torch.equal(encoder(batch)[..., 8:], action)
-
-
-def test_an_embedding_without_width_is_refused() -> None:
-    with pytest.raises(ValueError, match="action_dim is 0"):
-        ENCODER(VideoSpec(3, 8, 8), action_dim=0)

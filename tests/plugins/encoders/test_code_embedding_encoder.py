@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from slotbench.config.running import _opening
 from slotbench.grids.match import Model
-from slotbench.interfaces import PartError, SlotSpec, TokenSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import TokenSpec, VideoBatch, VideoSpec
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.registry import load
 from slotbench.tasks.codes.code_autoencoding import CodeAutoencoding
@@ -129,22 +129,3 @@ def test_with_a_decoder_that_gives_no_vectors_the_encoder_keeps_its_own():
     batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
     task.training_loss(batch).backward()
     assert task.encoder.codes.weight.grad.any()
-
-
-def test_vectors_of_another_width_are_refused():
-    decoder = Decoder(SlotSpec(3, 8), VideoSpec(5, 2, 3), dim=16)
-    with pytest.raises(
-        PartError, match=r"\[5, 16\] for codes and \[7, 16\] for places, .*, \[5, 8\] and \[7, 8\]: give"
-    ):
-        Encoder(FRAME, dim=8).share(decoder.tables)
-
-
-def test_frames_without_codes_are_refused():
-    with pytest.raises(PartError, match="this task has none: choose CodeAutoencoding"):
-        Encoder(replace(FRAME, codes=None))
-
-
-@pytest.mark.parametrize("arguments", [{"dim": 0}, {"hidden_dim": 0}, {"dropout": 1.0}])
-def test_sizes_that_cannot_be_are_refused(arguments):
-    with pytest.raises(ValueError, match="CodeEmbeddingEncoder: got dim="):
-        Encoder(FRAME, **arguments)

@@ -2,11 +2,10 @@
 
 from functools import partial
 
-import pytest
 import torch
 from torch.nn import functional
 
-from slotbench.interfaces import PartError, TokenSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import TokenSpec, VideoBatch, VideoSpec
 from slotbench.registry import load
 
 ENCODER, MEMORY, S5 = load("encoders", "KeyedEncoder"), load("cores", "KeyedMemory"), load("cores", "S5")
@@ -48,18 +47,6 @@ def test_without_actions_every_step_has_the_same_key():
     assert torch.equal(asked, encoder.keys.table[0].expand(1, 3, -1))
 
 
-@pytest.mark.parametrize(("actions", "vectors"), [(5, True), (4, False)])
-def test_actions_that_are_no_two_poses_are_refused(actions, vectors):
-    with pytest.raises(PartError, match=f"{actions}: choose data with poses"):
-        ENCODER(VideoSpec(3, 8, 8, num_actions=actions, vector_actions=vectors))
-
-
-@pytest.mark.parametrize("wrong", [{"num_tokens": 0}, {"dim": 1}, {"hidden_dim": 0}])
-def test_sizes_that_hold_nothing_are_refused(wrong):
-    with pytest.raises(ValueError, match="at least 1 cell"):
-        ENCODER(VideoSpec(3, 8, 8), **wrong)
-
-
 def test_a_slot_is_what_the_core_makes_of_the_numbers_times_the_key():
     memory = MEMORY(TokenSpec(5, 16), partial(S5, dim=6))
     tokens = torch.randn(2, 4, 16, 5)
@@ -67,10 +54,3 @@ def test_a_slot_is_what_the_core_makes_of_the_numbers_times_the_key():
     expected = torch.cat([inside * tokens[..., 4:], tokens[..., 4:]], dim=-1)
     assert torch.equal(memory(tokens).slots, expected)
     assert (memory.slot_spec.num_slots, memory.slot_spec.dim) == (16, 7)
-
-
-def test_a_core_whose_slots_are_not_the_cells_is_refused():
-    with pytest.raises(PartError, match="SlotSSM makes 3 slots of 16 tokens"):
-        MEMORY(TokenSpec(5, 16), partial(load("cores", "SlotSSM"), num_slots=3))
-    with pytest.raises(PartError, match="these tokens have 1"):
-        MEMORY(TokenSpec(1, 16))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from slotbench.interfaces import TokenSpec, VideoBatch, VideoSpec
@@ -34,10 +33,3 @@ def test_nothing_is_known_about_the_place():
     torch.testing.assert_close(
         encoder(batch_of(frames.flip(-1)))[0, 0].unflatten(0, (2, 3)).flip(1), tokens[0, 0].unflatten(0, (2, 3))
     )
-
-
-def test_the_hidden_layer_is_as_wide_as_a_cell_unless_it_is_said():
-    assert MLPEncoder(FEATURES).mlp[1].out_features == 6
-    assert MLPEncoder(FEATURES, hidden_dim=9).mlp[1].out_features == 9
-    with pytest.raises(ValueError, match="dim=0 and hidden_dim=6; expected both to be at least 1"):
-        MLPEncoder(FEATURES, dim=0)

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import inspect
-
 import pytest
 import torch
 from einops import rearrange
 from slotbench_plugins.encoders.patch_encoder import PatchEncoder
 
 from slotbench.interfaces import TokenSpec, VideoBatch, VideoSpec
-from slotbench.nn.parameters import decay_groups
-from slotbench.nn.positions import position_table
 
 
 def clip(frames: torch.Tensor, start: int = 0) -> VideoBatch:
@@ -80,31 +76,3 @@ def test_far_steps_need_no_table():
     tokens = PatchEncoder(spec(), dim=8)(clip(torch.zeros(1, 2, 3, 16, 16), start=100_000))
     assert tokens.isfinite().all()
     assert not torch.allclose(tokens[:, 0], tokens[:, 1])
-
-
-@pytest.mark.parametrize(("positions", "trained"), [("fourier", True), ("learned", True), ("sincos", False)])
-def test_position_tables_are_trained_where_they_say_so_and_never_decay(positions, trained):
-    encoder = PatchEncoder(spec(), dim=8, positions=positions)
-    assert encoder.positions.requires_grad is trained
-    decayed = decay_groups(encoder.parameters())[0]["params"]
-    assert not any(parameter is encoder.positions for parameter in decayed)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"patch_size": 5}, "patches of 5 x 5 pixels do not tile a step of 16 x 16"),
-        ({"dim": 6}, "multiple of 4, got dim=6"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        PatchEncoder(spec(), **arguments)
-
-
-def test_words_that_mean_nothing_are_refused_where_nothing_checks_types():
-    build, table = inspect.unwrap(PatchEncoder.__init__), inspect.unwrap(position_table)
-    with pytest.raises(ValueError, match="'clock'; choose one of frame, step"):
-        build(PatchEncoder.__new__(PatchEncoder), spec(), time_index="clock")
-    with pytest.raises(ValueError, match="'polar'; choose one of fourier, sincos, learned"):
-        table("polar", 4, 4, 8)

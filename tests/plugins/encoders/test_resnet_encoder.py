@@ -84,17 +84,3 @@ def test_tokens_are_channels_last_frames_without_a_copy():
     tokens = ResNetEncoder(FRAME)(batch_of(noise(2, 3, 1, 16, 24)))
     assert tokens.is_contiguous()
     assert tokens._is_view()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"depths": (4,) * 5}, "5 depths make a frame 16 times smaller, and 16 x 24 pixels are no multiple"),
-        ({"depths": ()}, r"got depths=\(\)"),
-        ({"blocks": 0}, "blocks=0"),
-        ({"action_dim": -1}, "action_dim=-1"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        ResNetEncoder(FRAME, **arguments)

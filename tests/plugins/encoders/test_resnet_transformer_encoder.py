@@ -159,17 +159,3 @@ def test_cells_know_their_place_and_without_the_transformer_hear_only_of_their_n
         frames = noise(1, 1, 3, 12, 20).requires_grad_()
         encoder(batch_of(frames))[0, 0, 0].sum().backward()
         assert bool((frames.grad[..., -1, -1] != 0).any()) == heard
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"blocks": ()}, "at least one stage"),
-        ({"width": 6, "norm_groups": 4}, "norm_groups=4 does not divide 6"),
-        ({"num_heads": 5}, "does not split into num_heads=5"),
-        ({"num_layers": -1}, "at least 0"),
-    ],
-)
-def test_sizes_that_cannot_be_are_refused(arguments, said):
-    with pytest.raises(ValueError, match=said):
-        Encoder(FRAME, **arguments)

@@ -1,7 +1,5 @@
 """Frames become one vector or a small map by strided convolutions, as in the tables of the RIM thesis."""
 
-import inspect
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -154,28 +152,3 @@ def test_tokens_of_the_thesis_have_no_scale_and_no_mean_where_a_norm_is_last():
         tokens = encoder(clips(GREY, 1, 2, torch.float32)).flatten(2)
         torch.testing.assert_close(tokens.mean(-1), torch.zeros(1, 2), atol=1e-5, rtol=0)
         torch.testing.assert_close(tokens.var(-1, correction=0), torch.ones(1, 2), atol=1e-2, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("spec", "arguments", "message"),
-    [
-        (VideoSpec(1, 16, 32), {"padding": 0}, "16 x 32 pixels is too small for 3 convolutions.*after 2 of them 2 x 6"),
-        (VideoSpec(1, 1, 1), {}, "too small.*after 0 of them"),
-        (GREY, {"channels": ()}, r"channels=\(\).*at least one convolution"),
-        (GREY, {"channels": (4, 0)}, r"channels=\(4, 0\)"),
-        (GREY, {"dim": 0}, "dim=0"),
-        (GREY, {"hidden_dim": 0}, "hidden_dim=0"),
-        (GREY, {"padding": -1}, "padding=-1"),
-    ],
-)
-def test_what_cannot_be_is_refused(spec, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        StridedCNNEncoder(spec, **arguments)
-
-
-def test_words_that_mean_nothing_are_refused_where_nothing_checks_types():
-    build = inspect.unwrap(StridedCNNEncoder.__init__)
-    words = {"output": "flat, map", "head": "linear, mlp, none", "norm": "channels, frame, none"}
-    for argument, choices in (words | {"activation": "elu, leaky_relu"}).items():
-        with pytest.raises(ValueError, match=f"no {argument} named 'any'; choose one of {choices}"):
-            build(StridedCNNEncoder.__new__(StridedCNNEncoder), GREY, **{argument: "any"})

@@ -16,6 +16,8 @@ from slotbench.registry import load
 from slotbench.tasks.codes.code_prediction import CodePrediction
 from slotbench.tasks.codes.teco import TECO
 
+pytestmark = pytest.mark.slow
+
 FRAME = VideoSpec(1, 16, 16, num_actions=3)
 STEPS = 5
 DMLAB = CodeSizes(

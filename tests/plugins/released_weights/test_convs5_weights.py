@@ -15,6 +15,8 @@ from torch import nn
 
 from slotbench.interfaces import VideoBatch, VideoSpec
 
+pytestmark = pytest.mark.slow
+
 VARIANTS = {
     "released": Sizes(),
     "one block, other kernels": Sizes(blocks=1, b_kernel=5, c_kernel=1, activation_kernel=5, num_layers=1),

@@ -18,6 +18,8 @@ from slotbench.interfaces import TokenSpec
 from slotbench.nn.mamba import MambaBlock
 from slotbench.nn.mamba2 import Mamba2Block
 
+pytestmark = pytest.mark.slow
+
 BATCH, STEPS, SLOTS, TOKENS, TOKEN, DIM = 2, 4, 3, 5, 12, 64
 
 

@@ -13,6 +13,8 @@ from slotbench_plugins.tokenizers.vqgan import VQGAN
 
 from slotbench.interfaces import VideoSpec
 
+pytestmark = pytest.mark.slow
+
 SIDE, CODES, WIDTH = 8, 9, 5
 CHANNELS, MULTIPLIERS, BLOCKS, ATTENDED, MAP = 32, (1, 2), 2, (4,), 6
 SIZES = {

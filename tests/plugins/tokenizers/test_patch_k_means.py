@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from sklearn.cluster import KMeans
 from slotbench_plugins.tokenizers.patch_k_means import PatchKMeans
@@ -57,9 +56,3 @@ def test_it_asks_for_frames_until_it_is_fitted_and_then_brings_them_back():
     tokenizer.fit(frames)
     assert tokenizer.fit_frames == 0
     torch.testing.assert_close(tokenizer.decode(tokenizer(frames[None]).codes)[0], frames)
-
-
-@pytest.mark.parametrize(("arguments", "message"), [({"num_codes": 0}, "num_codes is 0"), ({"patch_size": 5}, "tile")])
-def test_what_cannot_be_is_said(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        PatchKMeans(FRAME, **arguments)

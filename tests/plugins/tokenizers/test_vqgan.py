@@ -8,7 +8,7 @@ from slotbench_plugins.tokenizers.vqgan import VQGAN, _Attention
 from torch import nn
 
 from slotbench.interfaces import VideoSpec
-from slotbench.nn.parameters import decay_groups, trainable_parameters
+from slotbench.nn.parameters import trainable_parameters
 
 FRAME = VideoSpec(channels=3, height=8, width=12)
 
@@ -112,25 +112,3 @@ def test_the_decoders_gradient_passes_the_choice_of_rows():
     ((model.decoder(rows) + 1) / 2).square().sum().backward()
     torch.testing.assert_close(kept[0].grad, rows.grad)
     assert model.codebook.grad is None
-
-
-def test_the_codebook_does_not_decay():
-    model = vqgan()
-    decayed, rest = decay_groups(model.parameters())
-    assert any(parameter is model.codebook for parameter in rest["params"])
-    assert rest["weight_decay"] == 0
-    assert decayed["params"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"multipliers": (1, 1, 1, 1)}, "8 x 12 pixels are not divisible by 8: choose fewer multipliers"),
-        ({"multipliers": ()}, "multipliers is 0"),
-        ({"num_res_blocks": 0}, "num_res_blocks is 0"),
-        ({"commitment_weight": -1.0}, "commitment_weight is -1.0"),
-    ],
-)
-def test_what_cannot_be_is_said(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        VQGAN(FRAME, **arguments)

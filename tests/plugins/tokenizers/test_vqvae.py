@@ -149,22 +149,6 @@ def test_a_training_goes_on_to_the_bit_from_its_state():
     assert all(torch.equal(value, resumed.state_dict()[name]) for name, value in model.state_dict().items())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"strides": (2, 4)}, r"cells of 8 x 8 pixels do not tile frames of 12 x 24: choose strides"),
-        ({"strides": ()}, "strides is 0"),
-        ({"num_codes": 0}, "num_codes is 0"),
-        ({"channels": 1}, "channels is 1"),
-        ({"ema_decay": 1.0}, "ema_decay is 1.0; expected a number from 0 to below 1"),
-        ({"commitment_weight": 0.0}, "expected a number above 0"),
-    ],
-)
-def test_what_cannot_be_is_said(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        VQVAE(FRAME, **arguments)
-
-
 @pytest.mark.slow
 def test_it_brings_back_more_of_sprites_than_k_means_of_as_many_patches():
     loader = LoaderOptions(batch_size=16, val_batch_size=64, val_size=192)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,14 +12,6 @@ from torch import Tensor, nn
 
 from slotbench.interfaces import TokenSpec
 from slotbench.ops.inverted_attention import TokenMemory
-from slotbench.testing import laws
-
-ABLATIONS = [
-    {"attention": "softmax"},
-    {"attention": "softmax", "window": 2, "bottom_up_heads": 2, "time_bias": "none"},
-    {"time_bias": "buckets", "bottom_up_heads": 2},
-    {"time_bias": "none"},
-]
 
 
 def offsets_of(bias: Tensor):
@@ -115,12 +105,6 @@ def test_without_causality_a_slot_reads_all_steps():
     torch.testing.assert_close(own.sum((1, 3)), torch.ones(1, 2, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("arguments", ABLATIONS, ids=str)
-@pytest.mark.parametrize("law", laws.BUILT_FROM_A_SPEC, ids=lambda law: law.__name__)
-def test_an_ablation_keeps_the_laws_of_a_core(law, arguments):
-    law(lambda spec: PSB(spec, 3, dim=12, num_layers=2, time_heads=2, slot_heads=2, mlp_ratio=1, **arguments))
-
-
 def test_the_kind_of_attention_follows():
     spec = TokenSpec(dim=8, num_tokens=4)
     for attention, kind in (("inverted", "assignment"), ("softmax", "reading")):
@@ -164,29 +148,3 @@ def test_a_bias_by_time_acts_on_a_softmax_of_one_head():
         core.layers[0].time_bias.table[0, 0] = 5.0  # the slot's own step
     after = core(tokens).attention
     assert (after[:, 1:].sum(3) > before[:, 1:].sum(3) + 0.1).all()
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: BucketTimeBias(1, num_buckets=6), "num_buckets=6"),
-        (lambda: BucketTimeBias(1, max_distance=16), "max_distance=16"),
-        (lambda: SoftmaxAttention(6, 4), "num_heads=4"),
-    ],
-)
-def test_sizes_that_cannot_be_are_refused(build, message):
-    with pytest.raises(ValueError, match=message):
-        build()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"attention": "both"}, "no attention named 'both'; choose one of inverted, softmax"),
-        ({"time_bias": "sines"}, "no time bias named 'sines'; choose one of mlp, buckets, none"),
-        ({"interaction": "both"}, "no interaction named 'both'; choose one of decoupled, joint"),
-    ],
-)
-def test_words_that_are_no_ablation_are_refused_where_nothing_checks_types(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        inspect.unwrap(PSB.__init__)(PSB.__new__(PSB), TokenSpec(dim=8, num_tokens=4), **arguments)

@@ -94,8 +94,8 @@ def sheet(comparison: Comparison, columns: Sequence[Column] | None = None) -> Sh
     if seconds := [row.seconds_per_step for row in rows if row.seconds_per_step]:
         heads.append("s per step")
         places = decimals(seconds, [])
-        given = [number(row.seconds_per_step, places) if row.seconds_per_step else "" for row in rows]
-        lines = [[*line, text] for line, text in zip(lines, given, strict=True)]
+        took = [number(row.seconds_per_step, places) if row.seconds_per_step else "" for row in rows]
+        lines = [[*line, text] for line, text in zip(lines, took, strict=True)]
     first = len(heads)
     digits = [_decimals(column, rows) for column in columns]
     for column, places in zip(columns, digits, strict=True):
@@ -216,9 +216,9 @@ def to_frame(comparison: Comparison) -> pd.DataFrame:
             line |= {name: cell.mean, f"{name}_std": cell.std, f"{name}_n": len(cell.values)}
             line |= {f"{name}_low": low, f"{name}_high": high}
         lines.append(line)
-    scores = [f"{c.name}{end}" for c in comparison.columns for end in ("", "_std", "_n", "_low", "_high")]
+    names = [f"{c.name}{end}" for c in comparison.columns for end in ("", "_std", "_n", "_low", "_high")]
     facts = ["parameters", "seconds_per_step", "runs", "unfinished", "diverged"]
-    return pd.DataFrame(lines, dtype=object).reindex(columns=["kind", "label", *comparison.keys, *facts, *scores])
+    return pd.DataFrame(lines, dtype=object).reindex(columns=["kind", "label", *comparison.keys, *facts, *names])
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -275,15 +275,15 @@ def _rich_table(made: Sheet) -> Any:
     from rich.text import Text
 
     lines = [list(line) for line in made.rows]
-    for line, place in made.best:
-        lines[line][place] += " *"
+    for index, place in made.best:
+        lines[index][place] += " *"
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for place, head in enumerate(made.heads):
         # headings break between words, numbers must not
         widest = max(len(line[place]) for line in [*lines, *made.baselines] or [made.heads])
         parts = textwrap.wrap(head, max(widest, *map(len, head.split()), 1), break_on_hyphens=False)
-        justify = "left" if place < made.texts else "right"
-        table.add_column(Text("\n".join(parts)), justify=justify, vertical="bottom", no_wrap=True)
+        column = Text("\n".join(parts))
+        table.add_column(column, justify="left" if place < made.texts else "right", vertical="bottom", no_wrap=True)
     for line in made.baselines:
         table.add_row(*map(Text, line), style="dim italic")
     for line in lines:

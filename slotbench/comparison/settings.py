@@ -48,7 +48,7 @@ def _flatten(key: str, value: Any, flat: dict[str, str]) -> None:
         if value is not None:
             # JSON writes 2.0 as 2, and W&B's configurations are JSON
             whole = isinstance(value, float) and math.isfinite(value) and value.is_integer() and abs(value) < 2**53
-            flat[key] = plain_value(int(value) if whole else value)
+            flat[key] = plain_value(int(value) if whole and isinstance(value, float) else value)
         return
     inner: Mapping[str, Any] = value
     if isinstance(path := value.get("class_path"), str):

@@ -17,11 +17,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import yaml
 from scipy.stats import ttest_1samp, ttest_ind
 from tables import RECORDS, read_records
+
+from slotbench.comparison.statistics import holm
 
 STUDIES = Path(__file__).with_suffix(".yaml")
 
@@ -75,13 +76,6 @@ def of_side(side: Mapping[str, Any] | str, given: Mapping[str, Any], runs: pd.Da
         runs = runs[runs[key].isna() if value is None else runs[key].astype(str) == typed]
     values = given.get("times", 1) * runs[side if isinstance(side, str) else given["metric"]].dropna()
     return values.iloc[:1] if isinstance(side, str) else values
-
-
-def holm(p_values: pd.Series) -> pd.Series:
-    """Holm's correction: the smallest times n, the next times n - 1, ..., none below one before it, none above 1."""
-    ordered = p_values.sort_values(kind="stable")
-    corrected = ordered * np.arange(len(ordered), 0, -1)
-    return corrected.cummax().clip(upper=1.0).reindex(p_values.index)
 
 
 def runs_of(study: Mapping[str, Any]) -> pd.DataFrame:

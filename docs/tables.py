@@ -24,9 +24,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from scipy.stats import ttest_ind
+
+from slotbench.comparison.formats import decimals, number
+from slotbench.comparison.metrics import references_by_name
+from slotbench.comparison.runs import gain_of_last_quarter
+from slotbench.comparison.statistics import best_of
 
 DOCS = Path(__file__).parent
 RECORDS = DOCS.parent / "experiments" / "grids" / "records"
@@ -38,7 +41,6 @@ TABLE = re.compile(
 FACTS = ("grid", "point", "seed", "reported", "state", "steps", "hours", "seconds_per_step", "parameters")
 AGREE = 0.05  # what learns nothing scores the same in all runs but for its clips
 SETTLED = 0.02
-LEVEL = 0.05
 
 
 def main() -> int:
@@ -95,7 +97,10 @@ def study_table(frame: pd.DataFrame, columns: Sequence[tuple[str, str]], by: str
     groups = [group for _, group in frame.groupby(settings, dropna=False, sort=False)]
     first = by[:-2] or next(iter(arrows))
     groups.sort(key=lambda group: group[first].mean(), reverse=arrows[first] == "↑")
-    digits = {score: decimals([group[score] for group in groups]) for score in arrows}
+    digits = {
+        score: decimals([group[score].mean() for group in groups], [group[score].std() for group in groups])
+        for score in arrows
+    }
     beside = {score: baselines(frame, score) for score in arrows}
     names = dict.fromkeys(name for kind in (0, 1) for score in beside.values() for name in score[kind])
     rows = [
@@ -112,17 +117,6 @@ def study_table(frame: pd.DataFrame, columns: Sequence[tuple[str, str]], by: str
         )
     heads = [f"{head} {arrows[column]}" if column == head and column in arrows else head for head, column in columns]
     return markdown(heads, rows, len(settings))
-
-
-def best_of(scores: Sequence[pd.Series], higher: bool) -> int | None:
-    """The best of a column, if it is apart from every other: Welch's t-tests with Bonferroni's correction."""
-    means = [values.mean() for values in scores]
-    best = (max if higher else min)(range(len(means)), key=lambda index: means[index])
-    others = [values for index, values in enumerate(scores) if index != best]
-    if not others or min(map(len, scores)) < 2:
-        return None
-    ps = [ttest_ind(scores[best], other, equal_var=False).pvalue for other in others]
-    return best if max(ps) < LEVEL / len(others) else None
 
 
 def baseline_cell(column: str, name: str, beside: dict[str, Any], digits: dict[str, int]) -> str:
@@ -147,35 +141,12 @@ def run_cell(group: pd.DataFrame, column: str, digits: dict[str, int]) -> str:
 
 
 def baselines(frame: pd.DataFrame, score: str) -> tuple[dict[str, float], dict[str, float]]:
-    """What baselines and oracles score beside a score: theirs is its name and one part more, their own."""
-    plain = re.sub(r"/(?:decoder|attention)$", "", score.removeprefix("val/"))
-    found: tuple[dict[str, float], dict[str, float]] = {}, {}
-    for column in frame:
-        kind, parts = column[:13], column.split("/")[2:]
-        for index in range(1, len(parts)):
-            if (
-                column.startswith(("val/baseline/", "val/oracle/"))
-                and "/".join(parts[:index] + parts[index + 1 :]) == plain
-            ):
-                values = frame[column].dropna()
-                if len(values) and values.max() - values.min() <= AGREE * values.abs().max():
-                    name = parts[index] if kind == "val/baseline/" else f"oracle: {parts[index]}"
-                    found[kind != "val/baseline/"][name] = values.mean()
-    return found
-
-
-def decimals(scores: Sequence[pd.Series]) -> int:
-    """Two significant digits of the typical spread; three of the typical mean where there is none."""
-    spreads = pd.Series([values.std() for values in scores])
-    spread = spreads[spreads > 0].median()
-    if not math.isnan(spread):
-        return max(0, 1 - math.floor(math.log10(spread)))
-    return max(0, 2 - math.floor(math.log10(pd.Series([abs(values.mean()) for values in scores]).median())))
-
-
-def number(value: float, digits: int) -> str:
-    """Rounded, and no negative zero."""
-    return f"{round(value, digits) + 0.0:.{digits}f}"
+    """What baselines and oracles score beside a score, as far as all runs agree."""
+    logged = [name for name in frame if name.startswith(("val/baseline/", "val/oracle/"))]
+    values = {name: own for name in logged if len(own := frame[name].dropna())}
+    agreed = {name: own.mean() for name, own in values.items() if own.max() - own.min() <= AGREE * own.abs().max()}
+    learned, oracles = references_by_name(score, agreed)
+    return learned, {f"oracle: {name}": value for name, value in oracles.items()}
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
@@ -213,12 +184,6 @@ def first_reached(curve: pd.Series, level: float, higher: bool) -> tuple[float, 
     reached = curve.index[curve >= level if higher else curve <= level]
     by = reached[0] if len(reached) else math.inf
     return curve.index[curve.index < by].max() if curve.index[0] < by else 0, by
-
-
-def gain_of_last_quarter(curve: pd.Series, higher: bool) -> float:
-    """How much better the score is at the end than after three quarters of the steps, as a share of the larger one."""
-    before, after = np.interp(0.75 * curve.index[-1], curve.index, curve), curve.iloc[-1]
-    return (after - before if higher else before - after) / max(abs(before), abs(after))
 
 
 def told(ends: tuple[float, float], scale: float = 1.0, digits: int = 0) -> str:

@@ -54,6 +54,12 @@ def test_the_statistics_are_those_of_scipy():
     assert list(holm(pd.Series([0.01, 0.04, 0.03]))) == pytest.approx([0.03, 0.06, 0.06])
 
 
+def test_the_level_of_a_mark_is_divided_by_the_number_of_other_rows(monkeypatch):
+    monkeypatch.setattr("slotbench.comparison.statistics.welch", lambda first, second: 0.03)
+    assert best_of([[1, 1], [2, 2]], higher=True) == 1
+    assert best_of([[1, 1], [2, 2], [3, 3]], higher=True) is None
+
+
 def test_settings_that_follow_from_a_class_make_no_column():
     table = pd.DataFrame(
         [

@@ -53,12 +53,6 @@ def test_records_make_every_contrast_again(made, tmp_path):
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "made.csv"), pd.read_csv(DOCS / "results" / "contrasts.csv"))
 
 
-def test_holm_corrects_step_by_step(made):
-    _, contrasts = made
-    assert list(contrasts.holm(pd.Series([0.01, 0.04, 0.03, 0.5]))) == pytest.approx([0.04, 0.09, 0.09, 0.5])
-    assert list(contrasts.holm(pd.Series([0.6, 0.7]))) == [1.0, 1.0]
-
-
 def test_records_are_small_and_name_no_folder_of_a_machine():
     for path in RECORDS:
         assert path.stat().st_size <= 300_000, path

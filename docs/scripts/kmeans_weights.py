@@ -41,7 +41,7 @@ def main() -> int:
     for weight in WEIGHTS:
         metrics = {"fg_ari": FGARI(), "miou": MatchedIoU(), "ari": ARI()}
         for batch in batches:
-            labels = kmeans_labels(batch.frames, CLUSTERS, weight)
+            labels = kmeans_labels(batch.pixels, CLUSTERS, weight)
             for metric in metrics.values():
                 metric.update(labels, batch.masks)
         scores[str(weight)] = {name: round(float(metric.compute()), 4) for name, metric in metrics.items()}

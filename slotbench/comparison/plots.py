@@ -45,14 +45,16 @@ def draw_curves(comparison: Comparison) -> tuple[str, str, list[str]]:
 
 
 def _figure(comparison: Comparison, name: str, curves: dict[str, pd.DataFrame]) -> Any:
-    from bokeh.models import ColumnDataSource, HoverTool, Legend, LegendItem
+    from bokeh.models import ColumnDataSource, HoverTool, Legend, LegendItem  # type: ignore[attr-defined]
     from bokeh.plotting import figure
 
     column = next((column for column in comparison.columns if column.name == name), None)
     title = name if column is None else column.label
-    plot = figure(height=300, sizing_mode="stretch_width", title=title, tools="box_zoom,pan,reset,save")
+    plot: Any = figure(height=300, sizing_mode="stretch_width", title=title, tools="box_zoom,pan,reset,save")
     plot.title.text_font_size = "10pt"
-    items, lines, lowest, highest = [], [], np.inf, -np.inf
+    items: list[Any] = []
+    lines: list[Any] = []
+    lowest, highest = np.inf, -np.inf
     for index, row in enumerate(comparison.rows[:_MOST_ROWS]):
         found = [curves[id].set_index("step")[name].dropna() for id in row.runs if name in curves[id]]
         table = (

@@ -72,6 +72,9 @@ def test_settings_that_follow_from_a_class_make_no_column():
     assert (keys.shown, keys.folded) == (["model.core", "model.encoder.dim"], ["model.core.dim"])
     assert keys.execution == ["trainer.devices"]
     assert "trainer.devices" in choose_keys(table, everything=True).shown
+    # but the core, whatever the task: it is what studies compare
+    tasks = pd.DataFrame([{"model": "A", "model.core": "C", "model.size": "1"}, {"model": "B", "model.core": "D"}])
+    assert choose_keys(tasks).shown == ["model.core", "model"]
 
 
 def test_rows_by_a_chosen_setting_average_over_the_others():

@@ -3,18 +3,16 @@
     slotbench test RUN --half
     python docs/scripts/ship_model.py RUN NAME [--clips]
 
-The model is written to slotbench/models/NAME, its evaluation records without the values of single clips. With
-`--clips` it brings those that `slotbench demo` shows where the simulator, an extra, is not installed.
+The model is written to slotbench/models/NAME. With `--clips` it brings those that `slotbench demo` shows where the
+simulator, an extra, is not installed.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from slotbench.commands.demo import CLIPS, SEED
-from slotbench.io import dump_json, read_json_object, write_atomically
 from slotbench.models.clips import new_clips, write_clips
 from slotbench.models.export import export_run
 
@@ -32,19 +30,8 @@ def main() -> None:
     evaluation = record["evaluation"]
     if (evaluation["split"], evaluation["weights"]) != ("test", "float16"):
         parser.error(f"the card has no test of the rounded weights: slotbench test {given.run} --half")
-    for path in (MODELS / given.name).glob("evaluation-*.json"):
-        write_atomically(path, dump_json(without_clips(read_json_object(path)), indent=1))
     if given.clips:
         write_clips(MODELS / given.name, new_clips(MODELS / given.name, CLIPS, SEED))
-
-
-def without_clips(value: Any) -> Any:
-    """A record without the values of single clips: rules, numbers of clips, means and intervals stay."""
-    if not isinstance(value, dict):
-        return value
-    single = ("names", "values", "weights", "ended", "held")
-    lists = {key for key in single if isinstance(value.get(key), list | dict)}
-    return {key: without_clips(one) for key, one in value.items() if key not in lists}
 
 
 if __name__ == "__main__":

@@ -81,8 +81,7 @@ class EvaluationPlace:
 class EvaluationRecord(Callback):
     """Writes all metrics, and what was evaluated, to RUN/<subcommand>-<date>-<time>.json, and prints the scores.
 
-    The scores of masks are in an evaluation record beside it for each kind of masks. Scores that could not be computed
-    are listed under "unavailable", each with what it needs.
+    Scores that could not be computed are listed under "unavailable", each with what it needs.
 
     Args:
         folder: the run that is evaluated.

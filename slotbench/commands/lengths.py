@@ -13,7 +13,7 @@ from slotbench.runs.checkpoint_choice import DEFAULT
 if TYPE_CHECKING:
     from slotbench.config.run_loading import LoadedRun
 
-__all__ = ["USAGE", "main"]
+__all__ = ["main"]
 
 Split = Literal["val", "test"]
 
@@ -41,13 +41,13 @@ def main(command: str, arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser("slotbench test")
-    parser.description = (
+    description = (
         "Streams clips of so many times the training's length through a run, with the core's state handed on, and "
         "prints at each length segmentation, tracking and identity of masks, the error of predicted frames or the "
         "answers of a task that answers as it reads, the numbers in the state, and the time of a step. All lengths are "
         "the first frames of the same clips. Writes RUN/lengths-DATE.json, which slotbench compare reads."
     )
+    parser = Parser("slotbench test", description)
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("--lengths", required=True, type=_multiples, help="multiples of the training's frames: 1,4,16")
     parser.add_argument("--clips", type=int, default=50, help="how many at most (default: 50)")
@@ -110,6 +110,3 @@ def _measure(loaded: LoadedRun, training: int, multiples: list[int], split: Spli
     write_atomically(path, dump_json(record, indent=2))
     print(f"wrote {path}")
     return 0
-
-
-USAGE = _parser().format_help()

@@ -12,7 +12,7 @@ from typing import Any
 from slotbench.commands.arguments import Parser, progress_bars
 from slotbench.errors import UserError
 
-__all__ = ["USAGE", "main"]
+__all__ = ["main"]
 
 
 def main(command: str, arguments: list[str]) -> int:
@@ -52,14 +52,14 @@ def main(command: str, arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser("slotbench score")
-    parser.description = (
+    description = (
         "Scores masks that any program has written against the truth: FG-ARI, ARI, mIoU and mBO per video and per "
         "frame, tracking and identity, beside segmentations that learn nothing. MASKS and TRUTH are folders with an "
         "npz file (array masks), an npy file or a folder of PNG frames for every clip, or one of these; clips are "
         "matched by name. Ids are integers (time, height, width), soft masks (time, slots, height, width). Files of "
         "slotbench predict --save masks say of which frames, and of which part of them, they are."
     )
+    parser = Parser("slotbench score", description)
     add = parser.add_argument
     add("masks", type=Path, metavar="MASKS", help="what is scored")
     add("--truth", type=Path, required=True, help="the true ids")
@@ -92,6 +92,3 @@ def _or_none(kind: type) -> Callable[[str], Any]:
     # what the parser calls it where it refuses a value
     read.__name__ = f"{kind.__name__} or none"
     return read
-
-
-USAGE = _parser().format_help()

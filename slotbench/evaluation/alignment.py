@@ -39,11 +39,7 @@ class Aligned:
     slots: int
 
     def tables(self, labels: Integer[Tensor, "time *views height width"]) -> Integer[Tensor, "time *views true slots"]:
-        """Pixels of each frame by true id and slot, for these labels or those of a baseline.
-
-        Raises:
-            UserError: there are so many ids that they can be none.
-        """
+        """Pixels of each frame by true id and slot, for these labels or those of a baseline."""
         ids = len(torch.unique(labels))
         if len(labels) * len(self.true_ids) * ids > _MOST_CELLS:
             raise UserError(f"there are {ids:,} ids in {len(labels)} frames: are these colours, or new in every frame?")
@@ -53,11 +49,7 @@ class Aligned:
 
 
 def align(masks: MaskClip, truth: MaskClip, rules: Rules) -> Aligned:
-    """Cuts masks and truth to the scored frames and pixels, resizes them to one size, and renumbers the truth.
-
-    Raises:
-        UserError: numbers of frames differ, the rules do not allow the size, or values are none.
-    """
+    """Cuts masks and truth to the scored frames and pixels, resizes them to one size, and renumbers the truth."""
     if truth.is_soft:
         raise UserError(f"{truth.path} holds {truth.values.dtype} values; the truth has ids, one a pixel, as integers")
     if masks.values.ndim != truth.values.ndim + masks.is_soft:

@@ -13,13 +13,7 @@ __all__ = ["batches_of", "for_each_batch"]
 
 
 def batches_of(data: Any, split: str, device: torch.device) -> Iterator[VideoBatch]:
-    """Batches of a split on a device, frames in [0, 1].
-
-    Args:
-        data: a `SlotDataModule`.
-        split: "train", "val" or "test".
-        device: of the task.
-    """
+    """Batches of a split of a `SlotDataModule` on a device."""
     loader = {"train": data.train_dataloader, "val": data.val_dataloader, "test": data.test_dataloader}[split]()
     for batch in loader:
         yield data.on_after_batch_transfer(batch.to(device), 0)
@@ -32,15 +26,7 @@ def for_each_batch(
     step: Callable[[VideoBatch], None],
     report: Callable[[int], None] = lambda done: None,
 ) -> None:
-    """Calls a function with the first clips, without gradient and with the samples that evaluation draws.
-
-    Args:
-        task: trained; the random state of the caller stays as it is.
-        batches: clips on the task's device.
-        num_clips: how many to take; fewer if there are fewer.
-        step: takes a batch.
-        report: called with the number of clips that are done.
-    """
+    """Calls a function with the first clips, without gradient and with the samples that evaluation draws."""
     done = 0
     for number, batch in enumerate(batches):
         batch = batch.map(lambda value: value[: num_clips - done])  # noqa: B023  called at once

@@ -12,15 +12,7 @@ __all__ = ["CONVENTIONS", "Convention", "under"]
 
 @dataclass(frozen=True)
 class Convention:
-    """How one project scores.
-
-    Attributes:
-        name: of the project.
-        rules: what differs from the usual rules.
-        scores: what it publishes, by its heading in the table and our name of it.
-        summary: in a few words.
-        source: where it is described.
-    """
+    """How one project scores: what differs from the usual rules, and what it publishes, by heading and our name."""
 
     name: str
     rules: Mapping[str, object]

@@ -67,11 +67,7 @@ def score_files(
         pairs: masks and truth of each clip, by name.
         rules: one evaluation is returned for each.
         with_baselines: score baselines as well.
-        say: called with the number of clips that are done, and of all.
-
-    Raises:
-        UserError: a clip cannot be scored as the rules say.
-        FileError: a file is damaged.
+        say: called with the clips that are done, and all.
     """
     found = [FileScores(one) for one in rules]
     for number, (name, (masks, truth)) in enumerate(pairs.items()):

@@ -71,16 +71,12 @@ def measure(
     The model sees 16 frames at a time, and its state; of masks only the winning slots are held.
 
     Args:
-        task: trained, in evaluation mode; one that gives masks of every frame (`Segmenter`), predicts frames
-            (`Predictor`) or answers as it reads (`Reasoner`).
-        batches: clips as long as the largest multiple asks for, on the task's device. Those of a `Reasoner` lack the
-            last frame, which it is asked for.
+        task: trained; one that gives masks of every frame (`Segmenter`), predicts frames (`Predictor`) or answers as it
+            reads (`Reasoner`).
+        batches: clips as long as the largest multiple asks for; those of a `Reasoner` lack the last frame.
         training_frames: frames of a training clip.
         multiples: of them, ascending.
-        num_clips: how many to take; fewer if there are fewer.
-
-    Raises:
-        UserError: the task is none of these, the core cannot go on beyond a clip, or clips are too short.
+        num_clips: how many to take at most.
     """
     if not isinstance(task, Reasoner | Segmenter | Predictor):
         raise UserError(
@@ -182,12 +178,7 @@ def _read(
 ) -> Iterator[_Out]:
     """What a task makes of a batch that it reads piece by piece, each from the state that the one before has left.
 
-    Args:
-        stream: reads a piece, with the state before it and after it.
-        batch: clips.
-        found: to add times and states to.
-        steps: how many have been read at each of these lengths.
-        steps_per_frame: time steps that a frame comes in.
+    Times and states are added to `found`, at whose lengths so many steps have been read.
     """
     if not found[0].steps:  # the first batch compiles what is compiled at a first call
         stream(batch.slice_time(0, min(steps[0], _PIECE * steps_per_frame)), None)

@@ -53,15 +53,7 @@ class MaskClip:
 
 
 def find_clips(path: Path, what: str) -> dict[str, Path]:
-    """The clips in a folder by name, or the one that a file or a folder of PNGs is.
-
-    Args:
-        path: where they are.
-        what: "MASKS" or "--truth", for messages.
-
-    Raises:
-        UserError: there are none.
-    """
+    """The clips in a folder by name, or the one that a file or a folder of PNGs is."""
     expected = "expected a folder of npz or npy files or of folders of PNG frames, or one of these"
     if not path.exists():
         raise UserError(f"{what} {path} is not there; {expected}")
@@ -82,9 +74,6 @@ def matched(
         masks: by name.
         truth: by name.
         allow_missing: score the clips that both sides have, though one has more.
-
-    Raises:
-        UserError: a clip is on one side only, or none on both.
     """
     if len(masks) == len(truth) == 1:
         return {next(iter(truth)): (*masks.values(), *truth.values())}  # type: ignore[dict-item]
@@ -103,12 +92,7 @@ def matched(
 
 
 def read_clip(path: Path) -> MaskClip:
-    """The masks in a file or a folder of PNGs.
-
-    Raises:
-        UserError: it holds something else.
-        FileError: it is damaged.
-    """
+    """The masks in a file or a folder of PNGs."""
     if path.is_dir():
         return MaskClip(path, np.stack([_image(file) for file in natsorted(path.glob("*.png"))]))
     if path.suffix == ".npy":

@@ -68,9 +68,8 @@ def collect(
     Where the data has a "to_world" (`slotbench.data.posed_views`), positions and velocities are those in the frame of
     the rays, which is all that a model is told of the world.
 
-    Memory is that of the slots (4 bytes per clip, frame, slot and channel) and of one batch: masks are reduced to
-    tables of counts as they come. Slots that are drawn are those of the task's own evaluation of the same clips, and
-    the run's own random state is put back.
+    Masks are reduced to tables of counts as they come. Slots that are drawn are those of the task's own evaluation of
+    the same clips.
 
     Args:
         task: trained; it is used as it is, without gradient.
@@ -81,14 +80,11 @@ def collect(
         names: entries of `objects` to keep beside the known ones.
         rows: the objects to keep, by their rows in the annotations; all if there are none.
         report: called with the number of clips that are done.
-
-    Raises:
-        ProbeError: the task has no slots or no such masks, or the data no instance masks or no annotations.
     """
     if not isinstance(task, Segmenter):
         raise ProbeError(
-            f"{type(task).__name__} does not give the slots of every frame with their masks, which probing needs: "
-            "choose a run of a task that does, such as SlotAutoencoding"
+            f"{type(task).__name__} does not give the slots of every frame with their masks: choose another run, such "
+            "as one of SlotAutoencoding"
         )
     parts: list[Clips] = []
     task.eval()

@@ -52,16 +52,7 @@ class Factor:
 def choose_factors(
     names: Iterable[str], categorical: Iterable[str] = (), continuous: Iterable[str] = ()
 ) -> list[Factor]:
-    """The factors of a data set: the known ones that it has, and those that are asked for.
-
-    Args:
-        names: the entries of its `objects`.
-        categorical: entries to treat as class numbers, known or not.
-        continuous: entries to treat as numbers, known or not.
-
-    Raises:
-        ProbeError: one that is asked for is not there, is asked for as both, or there is nothing to probe.
-    """
+    """The factors of a data set: the known ones among the entries of its `objects`, and those that are asked for."""
     names = list(names)
     asked: dict[str, Kind] = dict.fromkeys(categorical, "categorical")
     for name in continuous:
@@ -84,15 +75,7 @@ def choose_factors(
 
 
 def count_objects(objects: Mapping[str, Tensor], steps: int) -> int:
-    """Objects that the annotations have room for.
-
-    Args:
-        objects: the annotations of a batch.
-        steps: frames of its clips.
-
-    Raises:
-        ProbeError: they do not say.
-    """
+    """Objects that the annotations of a batch with clips of so many frames have room for."""
     if "present" in objects:
         return objects["present"].shape[1]
     for name in KNOWN:
@@ -105,11 +88,7 @@ def count_objects(objects: Mapping[str, Tensor], steps: int) -> int:
 
 
 def by_object(name: str, value: Tensor, steps: int, num_objects: int) -> Tensor:
-    """An entry as "batch time objects values"; with a time axis of length one if it does not change.
-
-    Raises:
-        ProbeError: its shape is neither (batch, time, objects, ...) nor (batch, objects, ...).
-    """
+    """An entry as "batch time objects values"; with a time axis of length one if it does not change."""
     timed = value.ndim >= 3 and value.shape[2] == num_objects and value.shape[1] >= steps
     if name in KNOWN:
         timed = timed and name in _TIMED

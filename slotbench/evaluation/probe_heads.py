@@ -45,11 +45,6 @@ def fit_linear(
 
     Least squares has a ridge that is enough to solve where channels depend on each other, and too little to be seen in
     R^2. If there is a single class, the head names it.
-
-    Args:
-        x: slots.
-        y: what is to be read off them.
-        kind: "continuous" for numbers, "categorical" for classes.
     """
     model: Any
     if kind == "continuous":
@@ -90,11 +85,10 @@ def fit_mlp(
         x: slots.
         y: numbers to regress, or classes.
         clips: the clip that each row is from.
-        kind: "continuous" for numbers, "categorical" for classes.
+        kind: which of both.
         seed: of weights, clips held out and order.
         max_epochs: passes over the rows at most.
-        patience: passes without a lower loss on the clips held out, after which it stops.
-        held_out: share of the clips that stopping is decided on.
+        patience: passes without a lower loss on the `held_out` share of the clips, after which it stops.
     """
     random = np.random.RandomState(seed)
     names = np.unique(clips.numpy())
@@ -143,13 +137,7 @@ def _stopped_early(model: Any, fitted: Any, judged: Any, more: dict[str, Any], m
 
 
 def accuracy(predicted: Integer[Tensor, " rows"], true: Integer[Tensor, " rows"]) -> float:
-    """Share of the rows whose class is right; nan without rows.
-
-    Example:
-        >>> import torch
-        >>> accuracy(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1, 1, 2]))
-        0.75
-    """
+    """Share of the rows whose class is right; nan without rows."""
     return float((predicted == true).double().mean())
 
 
@@ -160,12 +148,6 @@ def coefficient_of_determination(
 
     SST is about the mean of the rows that are scored, so a prediction without a clue scores 0 at best, and one that
     is worse than this mean is negative.
-
-    Example:
-        >>> import torch
-        >>> true = torch.tensor([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0]])
-        >>> coefficient_of_determination(torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), true)
-        0.5
     """
     predicted, true = predicted.double(), true.double()
     total = (true - true.mean(0)).square().sum(0)

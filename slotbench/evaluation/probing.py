@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -28,7 +25,6 @@ from slotbench.evaluation.probe_heads import (
     prior_baseline,
 )
 from slotbench.evaluation.slot_matching import MatchScope, match_by_masks, match_by_position, match_with_probe
-from slotbench.io import dump_json, write_atomically
 from slotbench.metrics.segmentation import pairwise_iou
 
 __all__ = [
@@ -38,9 +34,9 @@ __all__ = [
     "MatchName",
     "ProbeReport",
     "ProbeSettings",
+    "as_record",
     "probe",
     "probe_task",
-    "write_probe",
 ]
 
 MatchName = Literal["masks", "position"]
@@ -72,17 +68,15 @@ class ClipChoice:
     """Clips to probe, and what to keep of them.
 
     Attributes:
-        fit_split: the split whose clips the heads are fitted to.
-        fit_clips: how many of them at most.
-        split: the split whose clips are scored.
-        clips: how many of them at most.
+        fit_split: the split whose clips the heads are fitted to, `fit_clips` of them at most.
+        split: the split whose clips are scored, `clips` of them at most.
         masks: which masks say what a slot covers.
         min_pixels: an object with fewer visible pixels in a frame is left out of it.
         categorical: entries of the data's `objects` to read as classes, beside the known ones.
         continuous: entries to read as numbers.
-        same_length: whether the clips to fit to are made as long as those that are scored, where the data set has
-            `num_frames`: slots late in a clip are not those of its beginning, and training clips are often shorter.
-        same_views: the same of the number of cameras that are shown, where there are several: fewer say less.
+        same_length: whether the clips to fit to are made as long as those that are scored: slots late in a clip are not
+            those of its beginning.
+        same_views: the same of the number of cameras that are shown.
         rows: the objects that are looked at, by their rows in the annotations; all if there are none.
     """
 
@@ -106,7 +100,7 @@ class FactorScore:
     Attributes:
         factor: which.
         metric: "accuracy" or "r2".
-        fitted: rows that the heads were fitted to: visible objects that have a slot, in every frame.
+        fitted: rows (visible objects with a slot, in every frame) that the heads were fitted to.
         scored: rows that they are scored on.
         heads: score of each head.
         baselines: score of each way to answer that knows nothing of the slot's content.
@@ -157,16 +151,6 @@ def probe(
     With matching by position the clips that are scored are matched by the probe that was fitted to the others. Their
     positions still took part in the choice of slots, which alone lets slots that know nothing score above 0: the
     baseline "other clips" is the same procedure with the slots of other clips.
-
-    Args:
-        fit: clips to fit to.
-        test: other clips, of the same data and task.
-        factors: what to read.
-        settings: how.
-        report: called with the step that begins.
-
-    Raises:
-        ProbeError: there are no positions to match by, no object has a slot, or no factor varies.
     """
     report("matching slots to objects")
     maps, quality = _match(fit, test, settings)
@@ -208,11 +192,8 @@ def probe_task(
         task: trained, on the device where it is to compute.
         data: a `SlotDataModule`; its `num_frames` and `num_shown` are changed where they are to be the same.
         choice: of the clips.
-        settings: how slots are matched to objects, and what is fitted to them.
+        settings: how.
         say: called with the step, the number done, and of all (0 where it is unknown).
-
-    Raises:
-        ProbeError: the task or the data cannot be probed, or the two sets of clips share some.
     """
     device = next((weight.device for weight in task.parameters()), torch.device("cpu"))
 
@@ -245,44 +226,24 @@ def probe_task(
     return probe(fit, test, factors, settings, lambda what: say(f"probing: {what}", 0, 0))
 
 
-def write_probe(path: Path, report: ProbeReport, of: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Writes all scores and settings as JSON, whole or not at all.
-
-    Args:
-        path: the file.
-        report: what was found.
-        of: what was probed, such as its "run" and "checkpoint".
-        given: the command's arguments by name; None ones are left out.
-    """
-    record = {
-        **of,
-        "created": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "slotbench": importlib.metadata.version("slotbench"),
-        "arguments": {name: value for name, value in given.items() if value is not None and name != "checkpoint"},
-        "matching": report.matching,
-        "factors": {
-            score.factor.name: {
-                "kind": score.factor.kind,
-                "metric": score.metric,
-                **score.heads,
-                "baselines": score.baselines,
-                "rows_fitted": score.fitted,
-                "rows_scored": score.scored,
-            }
-            for score in report.scores
-        },
-        "left_out": report.left_out,
+def as_record(report: ProbeReport) -> dict[str, Any]:
+    """The report as plain values."""
+    factors = {
+        score.factor.name: {
+            "kind": score.factor.kind,
+            "metric": score.metric,
+            **score.heads,
+            "baselines": score.baselines,
+            "rows_fitted": score.fitted,
+            "rows_scored": score.scored,
+        }
+        for score in report.scores
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, dump_json(record, indent=2))
+    return {"matching": report.matching, "factors": factors, "left_out": report.left_out}
 
 
 def _match(fit: Clips, test: Clips, settings: ProbeSettings) -> tuple[list[Tensor], list[dict[str, Any]]]:
-    """The slots of the objects of both sets, and how good each match is.
-
-    Raises:
-        ProbeError: there is nothing to match by.
-    """
+    """The slots of the objects of both sets, and how good each match is."""
     if settings.match == "masks":
         if fit.tables is None or test.tables is None:
             raise ProbeError("the clips were collected without masks: collect them with masks, or match by position")
@@ -341,13 +302,13 @@ def _score(factor: Factor, rows: list[_Rows], others: list[_Rows] | None, settin
 
 def _with_a_class(name: str, rows: list[_Rows]) -> list[_Rows]:
     """The rows that have a class (0 or above), which is all that is left of their labels."""
-    known = [_only(part, part.labels[name][:, 0] >= 0) for part in rows]
-    return [replace(part, labels={name: part.labels[name][:, 0].long()}) for part in known]
-
-
-def _only(rows: _Rows, keep: Tensor) -> _Rows:
-    shapes = None if rows.shapes is None else rows.shapes[keep]
-    return _Rows(rows.slots[keep], shapes, rows.clip[keep], {name: value[keep] for name, value in rows.labels.items()})
+    found = []
+    for part in rows:
+        label = part.labels[name][:, 0]
+        keep = label >= 0
+        shapes = None if part.shapes is None else part.shapes[keep]
+        found.append(_Rows(part.slots[keep], shapes, part.clip[keep], {name: label[keep].long()}))
+    return found
 
 
 def _fitted(factor: Factor, head: HeadName, x: Tensor, rows: _Rows, seed: int) -> Head:

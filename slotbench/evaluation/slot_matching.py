@@ -37,10 +37,6 @@ def match_by_masks(tables: Integer[Tensor, "clips time true slots"], scope: Matc
 
     Objects that are nowhere to be seen in a clip (in a frame, for the scope "frame") have no slot, and neither have
     those that are left over where objects are more than slots.
-
-    Args:
-        tables: pixels by true id and slot; row 0 is the background, row i + 1 object i.
-        scope: "video", one map for all frames of a clip, or "frame".
     """
     steps = tables.shape[1]
     if scope == "video":
@@ -52,12 +48,7 @@ def match_by_masks(tables: Integer[Tensor, "clips time true slots"], scope: Matc
 
 @dataclass(frozen=True)
 class PositionProbe:
-    """Reads positions off slots.
-
-    Attributes:
-        head: the linear head.
-        scale: standard deviation of each coordinate over the rows that it was fitted to; 1 where there is none.
-    """
+    """A linear head for positions, and the deviation of each coordinate over the rows that it was fitted to."""
 
     head: Head
     scale: Float[Tensor, " coordinates"]
@@ -65,13 +56,7 @@ class PositionProbe:
 
 @dataclass(frozen=True)
 class PositionMatch:
-    """Result of matching by position.
-
-    Attributes:
-        maps: the slot of each object.
-        probe: reads positions off slots.
-        errors: mean squared error of the positions, standardised, at the end of each restart.
-    """
+    """Slots by object, the probe that fits them, and its standardised squared error at the end of each restart."""
 
     maps: Maps
     probe: PositionProbe
@@ -96,8 +81,8 @@ def match_by_position(
         positions: where the objects are.
         visible: false where an object counts nowhere.
         scope: "video", one map for all frames of a clip, or "frame".
-        restarts: random starts; the one with the lowest error is kept.
-        seed: of the random starts.
+        restarts: random starts.
+        seed: of them.
     """
     steps = slots.shape[1]
     if scope == "frame":

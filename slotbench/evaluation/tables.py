@@ -66,14 +66,7 @@ def print_conventions(evaluations: Sequence[FileScores], masks: Path) -> None:
 
 
 def print_lengths(found: Sequence[AtLength], context: int, title: str, answers: Mapping[str, str] = {}) -> None:
-    """Prints a column for each length, a row for each score, and what a step costs.
-
-    Args:
-        found: what was measured.
-        context: true frames before a prediction; 0 where nothing is predicted.
-        title: heading.
-        answers: what each printed score of answers is, by name.
-    """
+    """Prints a column for each length, a row for each score, those of `answers` among them, and what a step costs."""
     table = _table(title, "score", *(f"{one.multiple} T = {one.frames}" for one in found))
     headlines = [metric.info for metric in mask_metrics().values() if metric.headline]
     headings = {f"{info.name}/{scope}": (info, scope) for info in headlines for scope in _SCOPES}
@@ -97,13 +90,7 @@ def print_lengths(found: Sequence[AtLength], context: int, title: str, answers: 
 
 
 def print_probe(report: ProbeReport, settings: ProbeSettings, of: str) -> None:
-    """Prints a line per factor, and how slots and objects were matched.
-
-    Args:
-        report: the scores.
-        settings: how they were computed.
-        of: the run, for the headline.
-    """
+    """Prints a line per factor, and how the slots and objects of a run were matched."""
     # prior and mean never meet in a line
     guess = {"prior": "guess", "mean": "guess"}
     baselines = list(dict.fromkeys(guess.get(name, name) for score in report.scores for name in score.baselines))

@@ -24,12 +24,7 @@ def chart_pixels(figure: Figure) -> Painted:
 
 
 def horizon_chart(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> Painted:
-    """Curves over the predicted frames, a panel per score: the first of each bold, baselines dashed, oracles dotted.
-
-    Args:
-        panels: title of the panel -> name of the curve -> its values, one per predicted frame. An oracle's name begins
-            with "oracle:".
-    """
+    """Curves over the predicted frames, a panel per score: the first of each bold, baselines dashed, oracles dotted."""
     figure = Figure(figsize=(4.2 * len(panels), 3.2), dpi=120, layout="constrained")
     for axis, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         for index, (name, values) in enumerate(curves.items()):
@@ -57,15 +52,7 @@ def absence_chart(
     what: str = "the snitch",
     limits: tuple[float | None, float | None] = (-0.03, 1.03),
 ) -> Painted:
-    """A score against the frames since something was last seen: a bold line of the model, dashed and dotted others.
-
-    Args:
-        found: values by the first number of frames of each bin, 0 for what is in sight, infinity for what was never;
-            by the name of the curve, of which "model" is the model's. An oracle's begins with "oracle:".
-        score: what it is.
-        what: was seen.
-        limits: lowest and highest score that is shown; None for what the values ask for.
-    """
+    """A score against the frames since something was last seen: a bold line of the model, dashed and dotted others."""
     bins = sorted({first for values in found.values() for first in values})
     figure = Figure(figsize=(5.2, 3.4), dpi=110, layout="constrained")
     axis = figure.subplots()

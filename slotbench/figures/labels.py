@@ -1,22 +1,20 @@
-"""Labels of clips: some frames, what became of the snitch, the true and the predicted cell, and the watching slot."""
+"""Labels of clips: some frames, what became of the snitch, and the true and the predicted cell."""
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
+from itertools import pairwise
 from math import isqrt
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int
-from PIL import Image, ImageDraw, ImageFont
+from jaxtyping import Float
+from PIL import Image, ImageDraw
 from torch import Tensor
-from torch.nn import functional as F
 
 from slotbench.figures.painting import Painted, paint_frame, resize
 from slotbench.figures.sheets import Entry, Row, contact_sheet
 from slotbench.interfaces import VideoBatch
 
-__all__ = ["label_sheet", "outermost", "watching_slot"]
+__all__ = ["label_sheet"]
 
 _SHOWN, _SIDE, _RIBBON = 6, 96, 10
 _STATES: tuple[Entry, ...] = (
@@ -25,7 +23,6 @@ _STATES: tuple[Entry, ...] = (
     ((60, 130, 220), "contained"),
     ((230, 85, 60), "carried"),
 )
-_PALE = (214, 219, 226)
 _TRUE, _ANSWER = (0, 200, 0), (230, 60, 40)
 
 
@@ -33,19 +30,11 @@ def label_sheet(
     batch: VideoBatch,
     logits: Float[Tensor, "batch classes"],
     cells: bool,
-    slots: Int[Tensor, "batch time"] | None = None,
 ) -> Painted:
     """A row per clip: frames in order, with the states of the snitch in a ribbon below, and the probability of a label.
 
     Cells of a grid are shown as seen from above, brighter where more likely, framed green where the snitch is
     and red where the model says, and these two also on the floor of the last frame. Classes are bars in their order.
-
-    Args:
-        batch: clips with their target; the ribbon is there if `objects` has "snitch_state", and cells are drawn on the
-            floor if it has "floor_corners".
-        logits: of the label.
-        cells: whether classes are cells.
-        slots: the slot that looks at the snitch, or at what is over it, written into a second ribbon; -1 for none.
     """
     probabilities = logits.detach().float().softmax(1).cpu().numpy()
     labels = batch.require("target")[:, -1].flatten().cpu().numpy()
@@ -60,64 +49,14 @@ def label_sheet(
             if cells and corners is not None and end == batch.num_steps:
                 image = _on_floor(image, corners[i].cpu().numpy(), int(labels[i]), answer)
             ribbons = [] if states is None else [_state_ribbon(states[i, start:end].cpu().numpy())]
-            ribbons += [] if slots is None else [_slot_ribbon(slots[i, start:end].tolist())]
             images.append(np.concatenate([image, *ribbons]))
         paint = _cells if cells else _bars
         beside = paint(probabilities[i], int(labels[i]), answer)
         below = np.full((len(images[0]) - _SIDE, _SIDE, 3), 255, np.uint8)
         rows.append(Row(f"is {labels[i]}\nsaid {answer}", [*images, np.concatenate([beside, below])]))
     entries = [*(_STATES if states is not None else ()), (_TRUE, "true label"), (_ANSWER, "predicted label")]
-    entries += [(_PALE, "number of the slot that looks most at it")] if slots is not None else []
     columns = [f"step {end}" for end in ends[1:]] + ["cells" if cells else "classes"]
     return contact_sheet(rows, columns, rows[0].images[0].shape[:2], entries)
-
-
-def outermost(holders: Int[Tensor, "batch time objects"]) -> Int[Tensor, "batch time"]:
-    """What is to be seen in the place of object 0: itself, or the cone over it, or the cone over that.
-
-    Args:
-        holders: what is directly over each object, -1 for nothing.
-    """
-    seen = torch.zeros_like(holders[..., 0])
-    for _ in range(holders.shape[-1]):
-        above = holders.gather(-1, seen[..., None])[..., 0]
-        seen = torch.where(above >= 0, above, seen)
-    return seen
-
-
-def watching_slot(
-    attention: Float[Tensor, "batch time slots tokens"] | None,
-    batch: VideoBatch,
-    grid: tuple[int, int] | None,
-    tokens_are_objects: bool,
-) -> Int[Tensor, "batch time"] | None:
-    """The slot that looks most at object 0, or at what is to be seen in its place; -1 where nothing of it is in sight.
-
-    Args:
-        attention: of the slots to the tokens, by either norm; None if the core has none.
-        batch: with "holders" in `objects`, and masks in which object i is i + 1.
-        grid: rows and columns of the tokens, if they are cells of the frames.
-        tokens_are_objects: whether token i is object i.
-
-    Returns:
-        None if that cannot be told.
-    """
-    holders = batch.objects.get("holders")
-    if attention is None or holders is None:
-        return None
-    seen = outermost(holders)
-    if tokens_are_objects:
-        if attention.shape[-1] != holders.shape[-1]:
-            return None
-        at = F.one_hot(seen, attention.shape[-1])
-    else:
-        if grid is None or batch.masks is None or grid[0] * grid[1] != attention.shape[-1]:
-            return None
-        own = (batch.masks == (seen + 1)[..., None, None]).to(attention.dtype)
-        at = F.adaptive_avg_pool2d(own, grid).flatten(2)
-    at = at.to(attention.dtype)
-    looks = torch.einsum("btsn,btn->bts", attention, at)
-    return torch.where(at.sum(-1) > 0, looks.argmax(-1), -1)
 
 
 def _square(image: np.ndarray) -> np.ndarray:
@@ -128,24 +67,6 @@ def _state_ribbon(states: np.ndarray) -> np.ndarray:
     """A strip with the colour of each step's state, in order."""
     colours = np.array([colour for colour, _ in _STATES], np.uint8)
     return np.broadcast_to(colours[states[np.arange(_SIDE) * len(states) // _SIDE]], (_RIBBON, _SIDE, 3))
-
-
-def _slot_ribbon(slots: list[int]) -> np.ndarray:
-    """A strip with the number of each step's slot, from 1, written once where it stays the same; -1 is a gap."""
-    strip = Image.new("RGB", (_SIDE, _RIBBON + 2), (255, 255, 255))
-    pen, font = ImageDraw.Draw(strip), ImageFont.load_default(size=9)
-    first = 0
-    for slot, same in groupby(slots):
-        count = len(list(same))
-        left, right = (place * _SIDE // len(slots) for place in (first, first + count))
-        first += count
-        if slot < 0:
-            continue
-        pen.rectangle((left, 1, right - 2, _RIBBON + 1), fill=_PALE)
-        text = str(slot + 1)
-        if font.getlength(text) <= right - left - 2:
-            pen.text(((left + right - 1) / 2, _RIBBON / 2 + 1.5), text, fill=(40, 40, 40), font=font, anchor="mm")
-    return np.array(strip)
 
 
 def _on_floor(image: np.ndarray, corners: np.ndarray, label: int, answer: int) -> np.ndarray:

@@ -39,12 +39,6 @@ def maze_maps(
     has the share of the predicted pixels of its colour that are right: nearer to the true colour than to any other one
     in the clip, in the same light. Walls that the context did not show are left out there, and so are those that the
     true frames do not show again. At most three clips are drawn.
-
-    Args:
-        batch: clips of context and horizon, frames in [0, 1], with `Maze`'s log in `objects`.
-        predicted: the roll-out.
-        context: true frames that it started from.
-        recent: frames of the end of the context that are told from those before.
     """
     horizon = predicted.shape[1]
     rows = []

@@ -118,13 +118,7 @@ def paint_slots(
 def paint_slots_over(
     frame: Float[Tensor, "channels height width"], labels: Integer[Tensor, "height width"], size: tuple[int, int]
 ) -> Painted:
-    """The slot of each pixel in its colour over the frame without its own, outlined.
-
-    Args:
-        frame: in [0, 1].
-        labels: the winning slot of each pixel.
-        size: height and width of the image.
-    """
+    """The slot of each pixel in its colour over the frame without its own, outlined."""
     # in grey: a red ball under a green slot would come out brown
     below = resize(paint_frame(frame.mean(0, keepdim=True)), size)
     shown = _nearest(labels.cpu().numpy(), size)
@@ -135,13 +129,7 @@ def paint_slots_over(
 def paint_objects(
     true_masks: Integer[Tensor, "height width"], partners: dict[int, int], size: tuple[int, int]
 ) -> Painted:
-    """True objects, each in the colour of its slot, light grey without one, on a dark background, outlined.
-
-    Args:
-        true_masks: ids of objects, 0 = background.
-        partners: id of an object -> its slot.
-        size: height and width of the image.
-    """
+    """True objects, each in the colour of its slot, light grey without one, on a dark background, outlined."""
     shown = _nearest(true_masks.cpu().numpy(), size)
     ids, places = np.unique(shown, return_inverse=True)
     matched = {number: slot_colour(slot) for number, slot in partners.items()} | {0: _BACKGROUND}
@@ -156,11 +144,6 @@ def match_slots(
 
     It is the assignment that `matched_iou` scores with the background left out. An object that shares no pixel with the
     slot that would remain for it is left out, as are those for which there are not slots enough.
-
-    Args:
-        labels: the winning slot of each pixel.
-        true_masks: ids of objects, 0 = background.
-        num_slots: slots that there are; those that win nowhere included.
     """
     ids, compact = true_masks.unique(return_inverse=True)
     table = contingency(labels.flatten(), compact.flatten(), num_predicted=num_slots + 1, num_true=len(ids))

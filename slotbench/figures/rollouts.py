@@ -27,11 +27,6 @@ def rollout_sheet(frames: Float[Tensor, "batch time channels height width"], dec
 
     Shows at most three clips, and of each at most ten frames, evenly spaced. A legend below says what the rows and
     columns are.
-
-    Args:
-        frames: the true clips, context and horizon.
-        decoded: the roll-out.
-        context: true frames that it started from.
     """
     horizon = decoded.reconstruction.shape[1]
     true = frames[:, context : context + horizon]
@@ -69,10 +64,6 @@ def rollout_video(
     What comes before the first predicted frame is context: it is shown in all three places, in a yellow border, which
     is grey for predicted frames. Below stand the number of the frame, whether it is context or predicted, and the
     colours of the third place. Small frames are enlarged by whole pixels so that the names fit.
-
-    Args:
-        true: the clip from its first frame of context to the last frame predicted, in [0, 1].
-        predicted: its last frames as the model has them, in [0, 1].
     """
     context = len(true) - len(predicted)
     if context < 0:

@@ -25,13 +25,7 @@ _BAND = 14
 
 
 class Row(NamedTuple):
-    """A row of a contact sheet.
-
-    Attributes:
-        name: stands to the left of the row, in one or several lines.
-        images: one per column.
-        colour: of a bar between name and images, if it has one.
-    """
+    """A row of a contact sheet: a name to the left, an image per column, and the colour of a bar between them."""
 
     name: str
     images: Sequence[Painted]
@@ -44,14 +38,7 @@ def contact_sheet(
     cell: tuple[int, int] = (_CELL, _CELL),
     entries: Sequence[Entry] = (),
 ) -> Painted:
-    """Rows of images, brought to one size without smoothing, with a label over each column.
-
-    Args:
-        rows: the images with their names, the same number in every row.
-        labels: one per column.
-        cell: height and width of an image on the sheet.
-        entries: a legend below the rows.
-    """
+    """Rows of images, brought to one size without smoothing, with a label over each column."""
     font = ImageFont.load_default(size=11)
     high, wide = cell
     names = [line for row in rows for line in row.name.split("\n") if row.name]
@@ -80,12 +67,7 @@ def film_strip(
     panels: Mapping[str, UInt8[np.ndarray, "time height width 3"]],
     borders: Sequence[Colour] | None = None,
 ) -> UInt8[np.ndarray, "time strip_height strip_width 3"]:
-    """Videos side by side with their names above, every frame in a border of one pixel.
-
-    Args:
-        panels: name -> video, all of one size; the names need some 64 pixels each.
-        borders: the colour of the border at each time; grey if absent.
-    """
+    """Videos side by side with their names above, every frame in a border of one pixel."""
     time, height, width, _ = next(iter(panels.values())).shape
     blank = Image.new("RGB", (len(panels) * (width + 1) + 1, height + _BAND + 2))
     draw = ImageDraw.Draw(blank)

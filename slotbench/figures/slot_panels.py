@@ -58,14 +58,13 @@ def slot_panel(
     Args:
         frames: the clip, in [0, 1].
         reconstruction: what the model made of it; absent where that is no image.
-        masks: share of each slot in each pixel.
+        masks: share of each slot in each pixel; `attention_masks` by where it attended.
         components: each slot's own image; absent, the frame is shown through the mask.
         true_masks: ids of objects, 0 = background.
-        attention_masks: share of each slot in each pixel by where it attended.
         times: the frames' numbers in a longer video, if these are not all of it.
         shares: of the pixels of that video that each slot wins.
         partners: id of an object -> its slot, over that video.
-        target: what was to be painted, a row below the frames; absent where that is the frames.
+        target: what was to be painted; absent where that is the frames.
     """
     slots = masks.shape[1]
     size = size_within(frames, *(_ON_SHEET if slots <= _LONG_SHEET_SLOTS else _ON_LONG_SHEET))

@@ -22,15 +22,7 @@ _IMAGES = ("frames", "reconstruction", "target")
 
 
 class SlotRecording(Recording):
-    """Gathers what `predict_step` returns for the pieces of one video, frame by frame, in files of its folder.
-
-    Args:
-        folder: where to keep what is large until the end; removed by `close`.
-        frames: of the whole video.
-        components: makes each slot's own image, in [0, 1], out of the batch of one frame and its slots; None where
-            slots have none.
-        keep_soft_masks: whether `arrays` is to have them, which take the most room.
-    """
+    """Gathers what `predict_step` returns for the pieces of one video, frame by frame, in files of its folder."""
 
     def __init__(
         self,

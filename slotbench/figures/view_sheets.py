@@ -49,9 +49,7 @@ def view_sheet(
         painted: the same from slots, in [0, 1].
         labels: the winning slot of each pixel; absent where the decoder has no masks.
         true_masks: ids of objects, which all cameras share; 0 = background.
-        num_slots: slots.
         shown: cameras that are shown to the encoder, the first ones.
-        steps: which steps.
     """
     size = size_within(frames, _LEAST, _MOST)
     partners = {}
@@ -88,14 +86,7 @@ def without_sheet(
     without: Float[Tensor, "slots views channels height width"],
     shown: int,
 ) -> Painted:
-    """One step in all cameras: the frame, what is painted, and the same with one slot after the other taken out.
-
-    Args:
-        frames: of all cameras, in [0, 1].
-        painted: the same from all slots.
-        without: the same from all slots but one.
-        shown: cameras that are shown to the encoder, the first ones.
-    """
+    """One step in all cameras: the frame, what is painted, and the same with one slot after the other taken out."""
     size = size_within(frames, _LEAST, _MOST)
     images = {"frame": frames, "painted": painted}
     rows = [Row(name, [resize(paint_frame(image), size) for image in views]) for name, views in images.items()]

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import torch
 from jaxtyping import Bool, Float, Integer
-from torch import Tensor, nn
+from torch import Tensor
 from torchmetrics import Metric
 
 from slotbench.interfaces import AnswerScores, VideoBatch
 from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.contingency import integer_ids
+from slotbench.metrics.label_scores import LabelCounts
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 
-__all__ = ["BallAccuracy", "BallIoU", "BallScores", "ClassCounts", "ball_classes", "ball_votes"]
+__all__ = ["BallAccuracy", "BallIoU", "BallScores", "ball_classes", "ball_votes"]
 
 BACKGROUND, WHITE = 0, 1
 
@@ -118,37 +119,6 @@ class BallAccuracy(Metric):
         return torch.where(self.total > 0, self.correct / self.total.clamp(min=1), torch.nan)
 
 
-class ClassCounts(Metric):
-    """How often each colour is the answer; `compute` is what always giving the most frequent one would score.
-
-    Args:
-        num_classes: number of classes, background and white included.
-
-    Example:
-        >>> metric = ClassCounts(4)
-        >>> metric.update(torch.tensor([[2, 3, 3]]), torch.tensor([[True, True, True]]))
-        >>> metric.compute()
-        tensor(0.6667)
-    """
-
-    higher_is_better = None
-    is_differentiable = False
-    full_state_update = False
-    counts: Tensor
-
-    def __init__(self, num_classes: int) -> None:
-        super().__init__()
-        self.add_state("counts", torch.zeros(num_classes, dtype=torch.long), dist_reduce_fx="sum")
-
-    def update(self, true: Integer[Tensor, "batch balls"], counted: Bool[Tensor, "batch balls"]) -> None:
-        """Adds balls; only those with `counted` enter."""
-        self.counts += torch.bincount(true[counted].long(), minlength=len(self.counts))
-
-    def compute(self) -> Float[Tensor, ""]:
-        """Share of the most frequent class."""
-        return torch.where(self.counts.sum() > 0, self.counts.max() / self.counts.sum().clamp(min=1), torch.nan)
-
-
 class BallScores(Scores, AnswerScores):
     """Scores of class images against a `BlinkingBalls` batch: of the last target, by context length; and baselines.
 
@@ -157,10 +127,6 @@ class BallScores(Scores, AnswerScores):
     and Most Frequent differ), `ball_accuracy` (white balls too), `pixel_error`, `ball_pixel_error` (on true ball
     pixels), `rgb_mse` (if there is a palette), `other_rule_accuracy` (what perfect memory with the wrong rule gets),
     `ball_iou/context_3` (after three context frames), `baseline/ball_iou/copy the last mask` and so on.
-
-    Args:
-        num_classes: background, white and the colours.
-        palette: red, green and blue in 0..255 of each class.
     """
 
     palette: Float[Tensor, "classes 3"] | None
@@ -170,7 +136,6 @@ class BallScores(Scores, AnswerScores):
         self.num_classes = num_classes
         colours = None if palette is None else torch.tensor(palette) / 255
         self.register_buffer("palette", colours, persistent=False)
-        self.metrics = nn.ModuleDict()
 
     @property
     def declared(self) -> list[MetricInfo]:
@@ -200,28 +165,17 @@ class BallScores(Scores, AnswerScores):
 
     def compute(self) -> dict[str, float]:
         """Every score that has been updated, by name; those where nothing has counted are left out."""
-        values = {name: float(metric.compute()) for name, metric in self._by_name().items() if metric.update_called}
+        values: dict[str, float] = {}
+        for name, metric in self.metrics.items():
+            if isinstance(metric, LabelCounts) and metric.compute().sum() > 0:
+                values[name] = float(metric.best_share())
+            elif isinstance(metric, Metric) and not isinstance(metric, LabelCounts) and metric.update_called:
+                values[name] = float(metric.compute())
         return {name: value for name, value in values.items() if value == value}
 
-    def reset(self) -> None:
-        """Forgets every batch."""
-        for metric in self._by_name().values():
-            metric.reset()
-
-    def _by_name(self) -> dict[str, Metric]:
-        return dict(self.metrics.items())  # type: ignore[arg-type]
-
-    def _metric(self, name: str, make: type[Metric], like: Tensor, *args: int) -> Metric:
-        # made on first use: how many context lengths there are is known from the batch alone
-        if name not in self.metrics:
-            self.metrics[name] = make(*args).to(like.device)
-        metric = self.metrics[name]
-        assert isinstance(metric, Metric)
-        return metric
-
     def _score(self, predicted: Tensor, truth: _Truth, suffix: str) -> None:
-        self._metric(f"ball_iou{suffix}", BallIoU, predicted).update(predicted, truth.image)
-        accuracy = self._metric(f"colour_accuracy{suffix}", BallAccuracy, predicted)
+        self.metric(f"ball_iou{suffix}", BallIoU, predicted).update(predicted, truth.image)
+        accuracy = self.metric(f"colour_accuracy{suffix}", BallAccuracy, predicted)
         accuracy.update(truth.classes_in(predicted), truth.classes, truth.coloured)
 
     def _score_in_detail(self, predicted: Tensor, truth: _Truth) -> None:
@@ -232,13 +186,13 @@ class BallScores(Scores, AnswerScores):
             "ball_accuracy": truth.classes >= WHITE,
         }
         for name, balls in counted.items():
-            self._metric(name, BallAccuracy, predicted).update(answer, truth.classes, balls)
+            self.metric(name, BallAccuracy, predicted).update(answer, truth.classes, balls)
         wrong = (predicted != truth.image).float()
-        self._metric("pixel_error", Mean, predicted).update(wrong)
-        self._metric("ball_pixel_error", Mean, predicted).update(wrong[truth.image != BACKGROUND])
+        self.metric("pixel_error", Mean, predicted).update(wrong)
+        self.metric("ball_pixel_error", Mean, predicted).update(wrong[truth.image != BACKGROUND])
         if self.palette is not None:
             difference = self.palette[predicted] - self.palette[truth.image]
-            self._metric("rgb_mse", Mean, predicted).update(difference.square())
+            self.metric("rgb_mse", Mean, predicted).update(difference.square())
 
     def _score_baselines(self, truth: _Truth) -> None:
         true, image = truth.classes, truth.image
@@ -247,29 +201,29 @@ class BallScores(Scores, AnswerScores):
             "everything white": torch.full_like(true, WHITE),
         }
         for name, answer in answers.items():
-            accuracy = self._metric(Reference("baseline", "colour_accuracy", name), BallAccuracy, image)
+            accuracy = self.metric(Reference("baseline", "colour_accuracy", name), BallAccuracy, image)
             accuracy.update(answer, true, truth.coloured)
         # no baseline: it takes memory too. It measures how much of the answer needs the right rule.
         other = torch.where(truth.earliest == true, truth.most_frequent, truth.earliest)
-        self._metric("other_rule_accuracy", BallAccuracy, image).update(other, true, truth.coloured)
-        frequent = self._metric(
-            Reference("baseline", "colour_accuracy", "most frequent class"), ClassCounts, image, self.num_classes
+        self.metric("other_rule_accuracy", BallAccuracy, image).update(other, true, truth.coloured)
+        frequent = self.metric(
+            Reference("baseline", "colour_accuracy", "most frequent class"), LabelCounts, image, self.num_classes
         )
-        frequent.update(true, truth.coloured)
+        frequent.update(true[truth.coloured])
         for score, balls in (("not_last", truth.not_last), ("rules_disagree", truth.rules_disagree)):
-            last = self._metric(
+            last = self.metric(
                 Reference("baseline", f"colour_accuracy_{score}", "last colour seen"), BallAccuracy, image
             )
             last.update(truth.last, true, balls)
         # where they differ, memory without the right rule has nothing right
-        wrong = self._metric(
+        wrong = self.metric(
             Reference("baseline", "colour_accuracy_rules_disagree", "the other rule"), BallAccuracy, image
         )
         wrong.update(other, true, truth.rules_disagree)
-        empty = self._metric(Reference("baseline", "ball_iou", "everything background"), BallIoU, image)
+        empty = self.metric(Reference("baseline", "ball_iou", "everything background"), BallIoU, image)
         empty.update(torch.zeros_like(image), image)
         if truth.masks_before is not None:
-            copied = self._metric(Reference("baseline", "ball_iou", "copy the last mask"), BallIoU, image)
+            copied = self.metric(Reference("baseline", "ball_iou", "copy the last mask"), BallIoU, image)
             copied.update(truth.masks_before, image)
 
 

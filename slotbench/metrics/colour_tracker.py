@@ -37,10 +37,6 @@ def colour_tracker_labels(
     tracks of their colour were last seen are matched so that the sum of distances is smallest (Hungarian); one that is
     farther away than a quarter of the longer side, or was seen more than 5 frames ago, is another object.
 
-    Args:
-        frames: in [0, 1].
-        num_slots: colours, and objects in a frame at most.
-
     Example:
         >>> frames = torch.zeros(1, 2, 1, 8, 8)
         >>> frames[0, 0, 0, 1:4, 1:4] = frames[0, 1, 0, 1:4, 2:5] = 1
@@ -70,10 +66,6 @@ def simple_trackers(
     "colour": a track is a colour of `plain_colours`. "patches": a connected patch of one colour is linked to the
     nearest one of its colour in the last 5 frames, as in `colour_tracker_labels`. "foreground": all that is bright is
     one track.
-
-    Args:
-        frames: in [0, 1].
-        most: patches of a frame at most, the largest.
     """
     colours = plain_colours(frames)
     patches = np.stack([_follow(clip, most, background=0) for clip in colours.cpu().numpy()])

@@ -64,15 +64,7 @@ def compact_ids(labels: Integer[Tensor, "*samples points"]) -> Integer[Tensor, "
 
 
 def integer_ids(labels: Tensor, what: str) -> Tensor:
-    """Ids in a type that torch computes with: true and false as 1 and 0, and negative ids like any other.
-
-    Args:
-        labels: ids of segments.
-        what: they are of, for the message.
-
-    Raises:
-        ValueError: they are of a floating-point or complex type.
-    """
+    """Ids in a type that torch computes with: true and false as 1 and 0, and negative ids like any other."""
     if labels.is_floating_point() or labels.is_complex():
         raise ValueError(
             f"{what} are of {labels.dtype}; expected integer ids, 0 = background: an image that was divided by 255 has "
@@ -123,9 +115,6 @@ def contingency(
         num_predicted: columns of the table; ids are then 0 to num_predicted - 1.
         num_true: rows of the table; ids are then 0 to num_true - 1.
         valid: false at points that count nowhere, whatever their ids.
-
-    Raises:
-        ValueError: an id of a valid point is negative or beyond the number of ids given, or ids are no integers.
 
     Example:
         >>> contingency(torch.tensor([0, 1, 1, 0]), torch.tensor([1, 1, 1, 0]))
@@ -183,10 +172,6 @@ def frame_tables(predicted: Labels | SoftMasks, true: TrueLabels, valid: Valid |
             which are resized to the size of `true`. Pixels of no slot are one segment more, the last column.
         true: ids of objects, any integers, 0 = background.
         valid: false at pixels that count nowhere.
-
-    Raises:
-        ValueError: labels of another size than `true`'s, another number of axes, soft masks with their axes in another
-            order or with values that are no numbers, or truth of a floating-point type.
     """
     true = integer_ids(true, "true labels")
     if true.ndim not in (4, 5):
@@ -270,13 +255,6 @@ def masks_to_labels(
 
     Masks of another size are first resized bilinearly (labels never are). It works through some frames at a time, so
     that it takes little memory beyond the labels', which are of 8 bits for up to 255 slots and of 16 bits beyond.
-
-    Args:
-        masks: shares, or logits that are monotone in them.
-        size: height and width of the labels in pixels; that of the masks if absent.
-
-    Raises:
-        ValueError: a value is no number (nan).
 
     Example:
         >>> masks_to_labels(torch.tensor([[[0.6, 0.5, 0.0]], [[0.4, 0.5, 0.0]]]))

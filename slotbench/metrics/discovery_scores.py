@@ -66,9 +66,6 @@ class DiscoveryScores(Scores):
     `<metric>/frame` of the registered metrics of frames and, given a network, `lpips/frame`; for baselines
     `baseline/<metric>/<scope>/<name>`.
 
-    Args:
-        baseline_clips: clips of the set that baselines are scored on, the first ones; 0 for no baselines.
-
     Attributes:
         tracks: whether tracking is scored too, which takes longer.
         scopes: what a sample of the masks is.
@@ -123,12 +120,7 @@ class DiscoveryScores(Scores):
         _made(self.baselines, name, _Segmentation, labels, self.scopes).update(labels, true)
 
     def update_baselines(self, batch: VideoBatch, num_slots: int) -> None:
-        """Adds the baselines of a batch with true instances: of those of its clips that are among the first of the set.
-
-        Args:
-            batch: frames in [0, 1], with `masks`.
-            num_slots: slots of the model, and so segments at most.
-        """
+        """Adds the baselines of a batch with true instances: of its clips that are among the first of the set."""
         if not self.wants_references or not self.baseline_clips:
             return
         index = batch.index

@@ -89,9 +89,6 @@ def frame_ssim(predicted: Frames, true: Frames) -> Float[Tensor, "*batch"]:
 
     Gaussian window of 11 x 11 pixels with a standard deviation of 1.5, population covariance, data range 1. Computed
     without autocast.
-
-    Raises:
-        ValueError: a frame is smaller than the window.
     """
     height, width = predicted.shape[-2:]
     if min(height, width) < SSIM_WINDOW:
@@ -171,9 +168,6 @@ def frame_infos() -> list[MetricInfo]:
 
 class HorizonCurve(Metric):
     """Mean over clips of a value per predicted frame: one number for each step of the horizon.
-
-    Args:
-        horizon: predicted frames per clip.
 
     Example:
         >>> curve = HorizonCurve(2)

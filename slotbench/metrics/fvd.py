@@ -32,9 +32,6 @@ def frechet_distance(
     zero are the squared singular values of XY'/sqrt((n-1)(m-1)), and these are found without a matrix's root. So fewer
     samples than dimensions do no harm to the arithmetic; the value itself is biased upwards by few samples.
 
-    Raises:
-        ValueError: a set of fewer than two samples.
-
     Example:
         >>> square = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
         >>> round(frechet_distance(square, square + torch.tensor([3.0, 4.0])).item(), 6)
@@ -62,9 +59,6 @@ def embed_videos(
         videos: in [0, 1] or of bytes, of one channel or three.
         network: an embedding of videos in [-1, 1].
         side: height and width that the videos are resized to, pixels.
-
-    Raises:
-        ValueError: another number of channels.
     """
     channels = videos.shape[2]
     if channels not in (1, 3):
@@ -94,12 +88,6 @@ class ClipMetric(Metric):
 
     The rows come back in the order of the data set where it is known which clips they are of; else in the order in
     which they came, which is the data set's where one process has read it all.
-
-    Args:
-        group_size: clips per group.
-
-    Raises:
-        ValueError: a group without clips.
     """
 
     higher_is_better = None
@@ -132,9 +120,6 @@ class ClipMetric(Metric):
 class GroupMeans(ClipMetric):
     """The mean of some scores over each group of clips; after `compute`, `clips` is how many a group has.
 
-    Args:
-        group_size: clips per group.
-
     Example:
         >>> means = GroupMeans(group_size=2)
         >>> means.update(torch.tensor([[1.0], [3.0], [5.0], [5.0], [9.0]]))
@@ -160,9 +145,6 @@ class FVD(ClipMetric):
 
     It is FVD if they are I3D's logits on Kinetics-400; of any other embedding it is a Frechet distance of another name.
     Only values from groups of one size compare.
-
-    Args:
-        group_size: clips per group.
     """
 
     def update(

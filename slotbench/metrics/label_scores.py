@@ -7,7 +7,7 @@ from math import isqrt
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Integer
-from torch import Tensor, nn
+from torch import Tensor
 from torchmetrics import Metric
 
 from slotbench.interfaces import VideoBatch
@@ -69,9 +69,6 @@ def grid_distances(side: int) -> Float[Tensor, "cells cells"]:
 class LabelCounts(Metric):
     """How often each class is the answer; what always giving the best one scores.
 
-    Args:
-        num_classes: number of classes.
-
     Example:
         >>> counts = LabelCounts(3)
         >>> counts.update(torch.tensor([2, 0, 2, 1]))
@@ -116,13 +113,6 @@ class LabelScores(Scores):
     class, or the one cell by its distance, that is best on these very clips); with a snitch, where it was last
     uncovered, and any cone: a cone that nothing covers and that is wider than the snitch, drawn evenly (its score is
     the expected one; on a free clip it answers a cone, too). The last two know every position exactly.
-
-    Args:
-        num_classes: number of classes.
-        cells: whether classes are the cells of a square grid, numbered row by row.
-
-    Raises:
-        ValueError: for cells, if their number is not a square.
     """
 
     distances: Float[Tensor, "classes classes"] | None
@@ -135,7 +125,6 @@ class LabelScores(Scores):
         self.num_classes = num_classes
         self.side = side
         self.register_buffer("distances", grid_distances(side) if cells else None, persistent=False)
-        self.metrics = nn.ModuleDict()
         self._last: dict[str, float] = {}
 
     @property
@@ -186,9 +175,6 @@ class LabelScores(Scores):
     def over_absence(self, score: str = "top1") -> dict[str, dict[int, float]]:
         """A score of the last evaluation by the frames since the snitch was last seen, beside its baselines.
 
-        Args:
-            score: "top1", "top5" or "l1".
-
         Returns:
             values by the first number of frames of each bin that has clips, 0 for those in which it is visible; by the
             baseline's name, and "model".
@@ -201,12 +187,6 @@ class LabelScores(Scores):
                 found.setdefault(by, {})[bins[of]] = value
         return {by: dict(sorted(points.items())) for by, points in found.items()}
 
-    def reset(self) -> None:
-        """Forgets every clip."""
-        for metric in self.metrics.values():
-            assert isinstance(metric, Metric)
-            metric.reset()
-
     def _add_references(self, labels: Tensor, groups: dict[str, Tensor], batch: VideoBatch) -> None:
         uniform = {"top1": torch.full(labels.shape, 1 / self.num_classes, device=labels.device)}
         if self.num_classes > _TOP:
@@ -215,7 +195,7 @@ class LabelScores(Scores):
             uniform["l1"] = self.distances[labels].mean(1)
         self._add(uniform, groups, "uniform")
         for group, members in groups.items():
-            self._metric(f"counts{group}", LabelCounts, labels, self.num_classes).update(labels[members])
+            self.metric(f"counts{group}", LabelCounts, labels, self.num_classes).update(labels[members])
         if self.distances is None or "last_uncovered" not in batch.objects:
             return
         last = batch.objects["last_uncovered"].long()
@@ -233,15 +213,7 @@ class LabelScores(Scores):
         for score, values in found.items():
             for group, members in groups.items():
                 name = f"{score}{group}" if baseline is None else Reference("baseline", f"{score}{group}", baseline)
-                self._metric(name, Mean, values).update(values[members])
-
-    def _metric(self, name: str, make: type[Metric], like: Tensor, *args: int) -> Metric:
-        # made on first use: which groups there are is known from the batch alone
-        if name not in self.metrics:
-            self.metrics[name] = make(*args).to(like.device)
-        metric = self.metrics[name]
-        assert isinstance(metric, Metric)
-        return metric
+                self.metric(name, Mean, values).update(values[members])
 
 
 def _groups(batch: VideoBatch, clips: int, device: torch.device) -> dict[str, Bool[Tensor, " batch"]]:

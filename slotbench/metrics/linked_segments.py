@@ -19,9 +19,6 @@ def linked_labels(
     Pairs of two neighbouring frames are those with the largest sum of IoUs (Hungarian). A segment that overlaps none of
     the others is new, and nothing is remembered of one that is gone: an object that was hidden comes back as another.
 
-    Args:
-        labels: segments of each frame, whose ids say nothing from one frame to the next.
-
     Returns:
         Ids from 0, new ones as they come.
 

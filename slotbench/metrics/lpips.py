@@ -54,10 +54,6 @@ class LPIPS(nn.Module):
     """Perceptual distance of each predicted frame from the true one: 0 for equal frames.
 
     Values of different networks do not compare. The caller provides network and heads.
-
-    Args:
-        network: images "frames 3 height width" to feature maps, layer by layer.
-        heads: the weights of each layer's channels.
     """
 
     shift: Float[Tensor, "3 1 1"]
@@ -78,9 +74,6 @@ class LPIPS(nn.Module):
         """The distance of each frame; frames are in [0, 1] or bytes, of one channel or three.
 
         Computed without autocast, 64 frames at a time.
-
-        Raises:
-            ValueError: another number of channels.
         """
         shape = predicted.shape
         pairs = zip(

@@ -17,11 +17,7 @@ def mask_metrics() -> dict[str, type[SegmentationMetric]]:
 
 
 def mask_headlines(*names: str) -> tuple[Score, ...]:
-    """The headlines of the decoder's masks, per video.
-
-    Args:
-        *names: of metrics; all that have a headline if absent.
-    """
+    """The headlines of the decoder's masks, per video."""
     known = mask_metrics()
     labels = {name: known[name].headline for name in names or known}
     return tuple(mask_headline(name, "decoder", label) for name, label in labels.items() if label)

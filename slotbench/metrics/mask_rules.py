@@ -75,37 +75,8 @@ class Rules:
         return {**vars(self), "void": list(self.void)}
 
     def in_words(self) -> list[str]:
-        """One phrase per rule that is in force, the usual ones among them."""
-        frames = "all frames" if self.first is None else f"the first {self.first} frames"
-        frames += f" but the first {self.skip}" if self.skip else ""
-        objects = "every true id is an object" if self.background is None else f"true id {self.background} = background"
-        size = {
-            ("truth", "bilinear"): "at the size of the truth, soft masks resized bilinearly",
-            ("truth", "nearest"): "at the size of the truth, masks resized to nearest pixels",
-        }.get((self.resolution, self.resize), "at the size of the masks, the truth shrunk to nearest pixels")
-        uncovered = (
-            "pixels that no slot has "
-            + {
-                "background": "are a segment of their own",
-                "void": "count nowhere",
-            }[self.uncovered]
-        )
-        empty = {"one": "FG-ARI 1 without objects", "skip": "samples without objects left out"}[self.empty]
-        absent = {"out": "", "zero": "ids below the highest count 0 where they are absent"}[self.absent]
-        background = (
-            "" if self.background_iou is None else f", slots over IoU {self.background_iou:g} with background out"
-        )
-        return [
-            frames,
-            f"per video = pieces of {self.window} frames" if self.window else "per video = whole clips",
-            objects,
-            f"void ids {', '.join(map(str, self.void))}" if self.void else "no void ids",
-            size,
-            uncovered,
-            empty,
-            *([absent] if absent else []),
-            f"tracks matched from IoU {self.match_iou:g}, over {self.min_pixels} pixels{background}",
-        ]
+        """Each rule as it is typed, the usual ones among them."""
+        return [f"{option(name)} {'none' if value in (None, ()) else value}" for name, value in vars(self).items()]
 
 
 def option(name: str) -> str:

@@ -33,11 +33,7 @@ Kind = TypeVar("Kind", bound=RegisteredMetric)
 
 
 def registered(kind: type[Kind]) -> dict[str, type[Kind]]:
-    """The registered metrics of a kind by the names of their scores, in the order of reports.
-
-    Raises:
-        RegistryError: a plugin with metrics cannot be imported, or an earlier slotbench is installed.
-    """
+    """The registered metrics of a kind by the names of their scores, in the order of reports."""
     found = [registry.load("metrics", name) for name in registry.names("metrics")]
     if not found:
         raise registry.RegistryError("slotbench's own metrics are no entry points: install it again (pip install -e .)")

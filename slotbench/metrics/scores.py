@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch import nn
+from torch import Tensor, nn
+from torchmetrics import Metric
 
 from slotbench.interfaces import Headline
 from slotbench.metric_info import MASKS, MetricInfo, Reference
@@ -80,6 +81,7 @@ class Scores(nn.Module, ABC):
         super().__init__()
         self.references: dict[Reference, float] = {}
         self._restored = False
+        self.metrics = nn.ModuleDict()
 
     @property
     def wants_references(self) -> bool:
@@ -95,16 +97,29 @@ class Scores(nn.Module, ABC):
     def compute(self) -> dict[str, float]:
         """Every score that has been updated, by name. Gathers over processes, so every process must take part."""
 
-    @abstractmethod
     def reset(self) -> None:
         """Forgets every clip."""
+        for module in self.modules():
+            if isinstance(module, Metric):
+                module.reset()
 
-    def close(self, keep_references: bool = True) -> dict[str, float]:
-        """Every score of the evaluation that ends; forgets its clips.
+    def metric(self, name: str, make: type[Metric], like: Tensor, *args: int) -> Metric:
+        """The metric of a score, made on first use: which scores there are may be known from the batch alone.
 
         Args:
-            keep_references: remember the baselines and oracles, which later evaluations then leave out.
+            name: of the score.
+            make: makes it, with `args`.
+            like: on its device.
+            *args: of the metric.
         """
+        if name not in self.metrics:
+            self.metrics[name] = make(*args).to(like.device)
+        metric = self.metrics[name]
+        assert isinstance(metric, Metric)
+        return metric
+
+    def close(self, keep_references: bool = True) -> dict[str, float]:
+        """Every score of the evaluation that ends; forgets its clips."""
         values = self.compute()
         self.reset()
         if keep_references and self.wants_references:

@@ -72,14 +72,8 @@ def adjusted_rand_index(table: Table) -> _Values:
 
     For FG-ARI, drop the row of the background: `adjusted_rand_index(table[..., 1:, :])`.
 
-    Args:
-        table: points by true and by predicted id.
-
     Returns:
         The value of each sample, and whether it has a point at all (without one the value is 1, as in scikit-learn).
-
-    Raises:
-        ValueError: the table does not hold whole numbers.
 
     Example:
         >>> table = contingency(torch.tensor([0, 1, 0, 0, 1, 2, 2, 2]), torch.tensor([0, 0, 1, 1, 1, 2, 2, 2]))
@@ -106,9 +100,6 @@ def pairwise_iou(table: Table) -> Float[Tensor, "*samples true predicted"]:
     """Intersection over union of each true with each predicted segment; 0 where both are empty.
 
     A predicted segment is all its points, those on background included.
-
-    Args:
-        table: points by true and by predicted id, the row of the background included.
     """
     union = table.sum(-1, keepdim=True) + table.sum(-2, keepdim=True) - table
     return table.double() / union.clamp(min=1).double()
@@ -119,10 +110,6 @@ def matched_iou(table: Table, ignore_background: bool = True) -> _Values:
 
     The assignment maximises the sum of IoUs. The mean is over the true segments that are present; one that is left
     without a partner, as some are where predicted segments are fewer, counts 0.
-
-    Args:
-        table: points by true and by predicted id, the row of the background included.
-        ignore_background: score true ids 1 and above only; else the background is a segment like any other.
 
     Returns:
         The value of each sample, and whether it has a true segment to score (without one the value is 0).
@@ -148,9 +135,6 @@ def matched_iou_of_pairs(table: Table) -> _Values:
 
     Source: Karazija et al., "ClevrTex", 2021, whose code calls it mIoU, and `matched_iou` with the background mIoU_gt.
 
-    Args:
-        table: points by true and by predicted id, the row of the background included.
-
     Returns:
         The value of each sample, and whether it has a segment (without one the value is 0).
 
@@ -167,9 +151,6 @@ def matched_iou_of_pairs(table: Table) -> _Values:
 def mean_best_overlap(table: Table) -> _Values:
     """Mean over the true objects of the IoU with the predicted segment that fits best; one may serve several objects.
 
-    Args:
-        table: points by true and by predicted id, the row of the background included.
-
     Returns:
         The value of each sample, and whether it has an object (without one the value is 0).
     """
@@ -184,7 +165,7 @@ def _segments(table: Table, ignore_background: bool) -> tuple[Tensor, Tensor]:
 
 
 class SegmentationMetric(RegisteredMetric, Metric):
-    """Base of metrics of masks: a score per sample, its mean over samples, and how many samples were special.
+    """Base of metrics of masks: a score per sample, and its mean over samples.
 
     A sample without a valid pixel is left out, as is one whose score is undefined.
 
@@ -196,9 +177,6 @@ class SegmentationMetric(RegisteredMetric, Metric):
 
     Attributes:
         headline: label of the decoder's masks per video in the final report; empty for no headline.
-
-    Raises:
-        ValueError: no such scope.
     """
 
     headline: ClassVar[str] = ""
@@ -236,9 +214,6 @@ class SegmentationMetric(RegisteredMetric, Metric):
                 (`masks_to_labels`).
             true: ids of objects, any integers, 0 = background.
             valid: false at pixels that count nowhere.
-
-        Raises:
-            ValueError: see `frame_tables`; among others for truth of a floating-point type.
         """
         self._add(frame_tables(predicted, true, valid))
 
@@ -278,26 +253,18 @@ class SegmentationMetric(RegisteredMetric, Metric):
             return (self.total_several / self.several).item()
 
     def counts(self) -> dict[str, int]:
-        """How many samples were of which kind, in all processes.
+        """How many samples were of which kind: "samples" and, of them, "single_object" and "several_objects".
 
-        "samples" are in the mean of `compute`; of these, "single_object" have one visible object and "several_objects"
-        two or more. "skipped" are not in the mean. "without_objects" are all background, in the mean or not.
+        "skipped" are not in the mean of `compute`. "without_objects" are all background, in the mean or not.
         """
+        kinds = ("samples", "several_objects", "single_object", "without_objects", "skipped")
         with self.sync_context(self.dist_sync_fn, should_sync=self._to_sync):
-            return {
-                "samples": int(self.samples),
-                "several_objects": int(self.several),
-                "single_object": int(self.single),
-                "without_objects": int(self.empty),
-                "skipped": int(self.skipped),
-            }
+            values = (self.samples, self.several, self.single, self.empty, self.skipped)
+            return {kind: int(value) for kind, value in zip(kinds, values, strict=True)}
 
 
 class ARI(SegmentationMetric):
     """Adjusted Rand index over all pixels, the background being a segment like any other.
-
-    Args:
-        scope: which pixels make up one sample: "video" (default), "frame", "step" or "scene".
 
     Example:
         >>> metric = ARI("frame")
@@ -321,9 +288,6 @@ class FGARI(SegmentationMetric):
     What slots do on background is free: report an IoU beside it. A sample without objects counts 1, as in published
     code, and one with a single object 1 or 0: `mean_of_several` is the mean without both.
 
-    Args:
-        scope: which pixels make up one sample: "video" (default), "frame", "step" or "scene".
-
     Example:
         >>> metric = FGARI("frame")
         >>> metric.update(torch.tensor([[[[0, 1, 0, 0, 1, 2, 2, 2]]]]), torch.tensor([[[[0, 0, 1, 1, 1, 2, 2, 2]]]]))
@@ -343,10 +307,6 @@ class FGARI(SegmentationMetric):
 
 class MatchedIoU(SegmentationMetric):
     """Mean IoU of the true segments, each matched with a slot of its own by the Hungarian algorithm (mIoU).
-
-    Args:
-        scope: which pixels make up one sample, and one assignment: "video" (default), "frame", "step" or "scene".
-        ignore_background: score objects only; else the background is matched and scored as well.
 
     Example:
         >>> metric = MatchedIoU("frame")
@@ -369,11 +329,7 @@ class MatchedIoU(SegmentationMetric):
 
 
 class MatchedIoUWithBackground(MatchedIoU):
-    """`MatchedIoU` with the background matched and scored like an object.
-
-    Args:
-        scope: which pixels make up one sample, and one assignment: "video" (default), "frame", "step" or "scene".
-    """
+    """`MatchedIoU` with the background matched and scored like an object."""
 
     info = MetricInfo("miou_with_background", "mIoU with background", True)
     headline = ""
@@ -385,9 +341,6 @@ class MatchedIoUWithBackground(MatchedIoU):
 
 class MatchedIoUOfPairs(SegmentationMetric):
     """Mean IoU over all pairs with a segment on either side, the background among them: surplus slots count 0.
-
-    Args:
-        scope: which pixels make up one sample: "video" (default), "frame", "step" or "scene".
 
     Example:
         >>> metric = MatchedIoUOfPairs("frame")
@@ -406,9 +359,6 @@ class MatchedIoUOfPairs(SegmentationMetric):
 
 class MeanBestOverlap(SegmentationMetric):
     """Mean over the true objects of the IoU with the slot that fits best (mBO); a slot may serve several objects.
-
-    Args:
-        scope: which pixels make up one sample: "video" (default), "frame", "step" or "scene".
 
     Example:
         >>> metric = MeanBestOverlap("frame")

@@ -41,10 +41,6 @@ def simple_segmentations(frames: Frames, num_slots: int) -> dict[str, Labels]:
     "one slot", "stripes", "grid RxC" with the rows and columns of `nearest_grid`, "k-means colour", and "k-means colour
     + position" with a weight of 1.5 for positions.
 
-    Args:
-        frames: in [0, 1].
-        num_slots: slots of the model, and so segments at most.
-
     Example:
         >>> list(simple_segmentations(torch.rand(1, 2, 3, 8, 8), num_slots=7))
         ['one slot', 'stripes', 'grid 2x3', 'k-means colour', 'k-means colour + position']
@@ -85,9 +81,6 @@ def grid_labels(frames: Frames, rows: int, cols: int) -> Labels:
         frames: whatever they show; only their size counts.
         rows: rectangles from top to bottom.
         cols: rectangles from left to right.
-
-    Raises:
-        ValueError: fewer than one row or column.
 
     Example:
         >>> grid_labels(torch.zeros(1, 1, 3, 2, 5), rows=2, cols=2)[0, 0]
@@ -131,9 +124,6 @@ def kmeans_labels(frames: Frames, num_slots: int, position_weight: float) -> Lab
         frames: in [0, 1].
         num_slots: clusters; fewer where a clip has fewer colours.
         position_weight: 0 for colour alone.
-
-    Raises:
-        ValueError: fewer than one cluster.
     """
     batch, time, _, height, width = frames.shape
     labels = [
@@ -151,9 +141,6 @@ def kmeans_stream_labels(frames: Frames, num_slots: int, position_weight: float)
         frames: in [0, 1].
         num_slots: clusters; fewer where the first frame has fewer colours.
         position_weight: 0 for colour alone.
-
-    Raises:
-        ValueError: fewer than one cluster.
     """
     batch, time, _, height, width = frames.shape
     labels = []

@@ -13,15 +13,7 @@ __all__ = ["SlotOccupancy", "slot_shares"]
 
 
 def slot_shares(labels: Integer[Tensor, "batch time *shape"], num_slots: int) -> Float[Tensor, "batch slots"]:
-    """Share of a clip's pixels that each slot wins.
-
-    Args:
-        labels: the winning slot of every pixel, 0 to `num_slots` - 1, or `num_slots` for a pixel of no slot.
-        num_slots: slots.
-
-    Raises:
-        ValueError: a label beyond the slots, or labels of a floating-point type.
-    """
+    """Share of a clip's pixels that each slot wins."""
     flat = integer_ids(labels, "labels").flatten(1).long()
     if flat.numel() and int(flat.max()) > num_slots:
         raise ValueError(
@@ -37,10 +29,6 @@ class SlotOccupancy(Metric):
 
     A slot is alive if it wins at least `live_share` of the clip's pixels. A clip is collapsed if one slot has more than
     `collapse_share` of it: everything is then in one slot, which the squared error shows late or never.
-
-    Args:
-        live_share: share of a clip's pixels from which a slot counts as alive.
-        collapse_share: share of the largest slot beyond which a clip counts as collapsed.
 
     Example:
         >>> metric = SlotOccupancy()

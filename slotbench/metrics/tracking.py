@@ -175,10 +175,6 @@ def half_life(ended: Counter[int], held: Counter[int]) -> float | None:
     Lives of which the end is not seen thus count for as long as they are seen, and long ones in short clips do not pull
     the value down.
 
-    Args:
-        ended: lives that a switch has ended, by length in frames.
-        held: the others, by length in frames.
-
     Returns:
         The frames; infinity where more than half last as long as clips show; None without a life.
 
@@ -275,14 +271,13 @@ def _matched(
 
 
 def _add_history(history: Integer[np.ndarray, " time"], found: Tracking) -> None:
-    """Adds what one object's slots in the frames say of fragments, occlusions and lives."""
+    """Adds what one object's slots in the frames say of occlusions and lives."""
     there = np.flatnonzero(history >= 0)
     if not len(there):
         return
     slot, born = history[there[0]], there[0]
     for before, now in pairwise(there):
-        between = history[before + 1 : now]
-        found.fragments += bool((between == _NOBODY).any())
+        found.fragments += bool((history[before + 1 : now] == _NOBODY).any())
         if history[now] != slot:
             found.ended[int(now - born)] += 1
             slot, born = history[now], now

@@ -17,12 +17,6 @@ def usage_entropy(chosen: Float[Tensor, "*others choices"]) -> Float[Tensor, ""]
 
     For `CoreOutput.details["schemata"]`: a core of which one schema takes everything has 0. It does not depend on which
     slot chooses what: 1 may mean that every slot changes its schema, or that each keeps one of its own.
-
-    Args:
-        chosen: one-hot, or shares that sum to 1 over the last axis.
-
-    Raises:
-        ValueError: there are no choices, or no samples.
     """
     choices = chosen.shape[-1]
     if choices < 1 or chosen.numel() == 0:
@@ -52,11 +46,7 @@ class ChoiceUsage(Metric):
         self.add_state("usage", torch.zeros(0, dtype=torch.float64), dist_reduce_fx="sum")
 
     def update(self, chosen: Float[Tensor, "*others choices"]) -> None:
-        """Adds choices.
-
-        Args:
-            chosen: one-hot, or shares that sum to 1 over the last axis; of as many choices every time.
-        """
+        """Adds choices."""
         found = chosen.detach().flatten(0, -2).double().sum(dim=0)
         self.usage = self.usage + found if len(self.usage) else found
 

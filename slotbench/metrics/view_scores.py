@@ -60,10 +60,6 @@ class NovelViewScores(DiscoveryScores):
     of `DiscoveryScores` with four scopes: `frame` for each camera and step alone, `video` for a camera over all steps,
     `step` for a step over all cameras, `scene` for all together; `fg_ari/scene/held_out` is of the held-out cameras
     alone. Baselines: `baseline/<score>/<name>`.
-
-    Args:
-        baseline_clips: clips of the set that baselines of the masks are scored on, the first ones; 0 for no baselines,
-            of images neither.
     """
 
     scopes: ClassVar[tuple[Scope, ...]] = ("scene", "step", "video", "frame")

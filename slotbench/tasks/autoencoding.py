@@ -13,7 +13,6 @@ from torch import Tensor
 
 from slotbench.figures.slot_panels import slot_panel, slot_video
 from slotbench.figures.slot_recording import SlotRecording
-from slotbench.figures.slot_stories import STORIES, SlotStory, story_pictures
 from slotbench.interfaces import CoreOutput, Decoded, Segmentation, Segmenter, State, VideoBatch
 from slotbench.metrics.contingency import masks_to_labels, resized_masks
 from slotbench.metrics.discovery_scores import DiscoveryScores
@@ -61,11 +60,9 @@ class AutoencodingTask(SlotTask, Segmenter):
 
     Attributes:
         eval_window: in evaluation, each step is computed from so many last frames alone; None for all.
-        slot_pictures: whether to show also what became of each slot, if images are painted.
     """
 
     eval_window: int | None = None
-    slot_pictures: bool = False
     _position: StreamPosition | None = None
 
     @frame_by_frame
@@ -155,22 +152,13 @@ class AutoencodingTask(SlotTask, Segmenter):
         return SlotRecording(folder, frames, self._components, keep_soft_masks="soft_masks" in save)
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """A panel per clip: frames, reconstruction, slots over the frames, and each slot's own image.
-
-        With `slot_pictures` also what became of each slot in the first two clips.
-        """
+        """A panel per clip: frames, reconstruction, slots over the frames, and each slot's own image."""
         with self.deterministic_sampling(batch, 0):
             out = self.evaluate(batch)
         alone = out.decoded.components
         components = None if alone is None else self.image(alone)
         shown = self._shown(out, batch, components=components, attention_masks=self._attention(out, batch))
-        panels = {name: slot_panel(**clip) for name, clip in shown.items()}
-        if not self.slot_pictures or (painted := self.painted(out)) is None:
-            return panels
-        decoded = Decoded(painted, out.masks, components)
-        grid = self.encoder.token_spec.grid
-        stories = SlotStory.of_clips(batch.pixels, batch.pixels, out.core, decoded, batch.masks, grid)
-        return panels | story_pictures(stories[:STORIES])
+        return {name: slot_panel(**clip) for name, clip in shown.items()}
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Of each clip, side by side: frames, reconstruction, slots over the frames, and the truth."""

@@ -13,7 +13,7 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.figures.charts import absence_chart
-from slotbench.figures.labels import label_sheet, watching_slot
+from slotbench.figures.labels import label_sheet
 from slotbench.interfaces import (
     DataSpec,
     Decoded,
@@ -178,14 +178,12 @@ class ClipClassification(SlotTask, Segmenter):
         return {"classes": probabilities.argmax(1), "probabilities": probabilities}
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """A row per clip: frames, states of the snitch, the slot that looks at it, the true and the predicted cell."""
+        """A row per clip: frames, states of the snitch, the true and the predicted cell."""
         with self.deterministic_sampling(batch, 0):
             read = self._read(batch)
-            out = self.core(self.encoder(read))
-            logits = self.decoder(out.slots[:, -1:], read).reconstruction[:, -1].flatten(1)
-        features = self.data_spec.features is not None
-        slots = watching_slot(out.attention, batch, self.encoder.token_spec.grid, features)
-        return {"predictions": label_sheet(batch, logits, self.labels == "cells", slots)}
+            slots = self.core(self.encoder(read)).slots
+            logits = self.decoder(slots[:, -1:], read).reconstruction[:, -1].flatten(1)
+        return {"predictions": label_sheet(batch, logits, self.labels == "cells")}
 
     def plots(self) -> dict[str, np.ndarray]:
         """Top-1 against the frames since the snitch was last seen, beside the baselines, where the data knows them."""

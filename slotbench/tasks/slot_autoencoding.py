@@ -71,8 +71,6 @@ class SlotAutoencoding(AutoencodingTask):
         baseline_clips: clips of each evaluation set that the baselines are scored on, the first ones; 0 for none.
         lpips_weights: a file with AlexNet's features, for LPIPS in the test; see `GivenWeights`.
         lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
-        slot_pictures: in every evaluation also show what each slot painted, when it was active, where it looked and
-            which way it went, as far as core and decoder tell (`slotbench.figures.slot_stories`); not of features.
 
     Raises:
         ValueError: the target is not a frame like the input, an argument cannot be, or the core has no window.
@@ -96,7 +94,6 @@ class SlotAutoencoding(AutoencodingTask):
         decay: Decay = "matrices",
         lpips_weights: str | None = None,
         lpips_heads: str | None = None,
-        slot_pictures: bool = False,
     ):
         extractor, read = None, None
         if data_spec is not None:
@@ -114,7 +111,6 @@ class SlotAutoencoding(AutoencodingTask):
         self.extractor = extractor
         self.learns_features = read is not None
         self.eval_window = eval_window
-        self.slot_pictures = slot_pictures
         self.given_weights = GivenWeights(lpips_weights, lpips_heads)
         self.given_weights.check(frame.channels, min(frame.height, frame.width), 1)
         self.declare_scores(*(DiscoveryScores(baseline_clips) for _ in range(2)))

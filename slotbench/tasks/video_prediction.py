@@ -86,8 +86,6 @@ class VideoPrediction(RolloutTask):
             slots that the core made of that frame alone (`CoreOutput.frame_slots`); the loss is then w times its error
             and 1 - w times that of the prediction. 0 for the prediction alone, as in the thesis; 0.5 in other runs of
             its author's code. For cores that have such slots (`OCRIM`).
-        slot_pictures: in every evaluation and in `predict`, also show what each slot painted, when it was active, where
-            it looked and which way it went, as far as core and decoder tell (`slotbench.figures.slot_stories`).
 
     Raises:
         ValueError: the target is not a frame like the input, or an argument cannot be.
@@ -119,7 +117,6 @@ class VideoPrediction(RolloutTask):
         fvd_weights: str | None = None,
         group_size: int = 256,
         object_scores: bool = False,
-        slot_pictures: bool = False,
         reconstruct_share: float = 0.0,
         drop_actions: float = 0.0,
         frame_mask: int | None = None,
@@ -147,7 +144,7 @@ class VideoPrediction(RolloutTask):
         self.sums_frames = loss_sum == "frames"
         self.max_time_offset = max_time_offset
         weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
-        scored = (quantise, report_horizons, group_size, loss == "bce", object_scores, slot_pictures)
+        scored = (quantise, report_horizons, group_size, loss == "bce", object_scores)
         conditions = Conditions(drop_actions, frame_mask, eval_actions)
         self.declare_rollouts(context, horizon, feedback, weights, *scored, conditions, short_context)
 

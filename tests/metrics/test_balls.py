@@ -9,7 +9,7 @@ from sklearn.metrics import jaccard_score
 
 from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.base import LoaderOptions, collate, to_unit_range
-from slotbench.metrics.balls import BallAccuracy, BallIoU, BallScores, ClassCounts, ball_classes, ball_votes
+from slotbench.metrics.balls import BallAccuracy, BallIoU, BallScores, ball_classes, ball_votes
 
 EPISODES = 200
 
@@ -68,13 +68,6 @@ def test_accuracy_counts_only_the_balls_it_is_told_to():
     assert metric.compute().item() == pytest.approx(0.5)
     metric.update(predicted, true, torch.tensor([[True, True, False]]))
     assert metric.compute().item() == pytest.approx(0.75)
-
-
-def test_class_counts_give_the_share_of_the_most_frequent_answer():
-    metric = ClassCounts(7)
-    metric.update(torch.tensor([[2, 3, 3, 1]]), torch.tensor([[True, True, True, False]]))
-    metric.update(torch.tensor([[3, 2, 2, 2]]), torch.tensor([[True, False, False, False]]))
-    assert metric.compute().item() == pytest.approx(3 / 4)
 
 
 def clips(rule="earliest"):

@@ -31,9 +31,6 @@ class CodeUsage(Metric):
     the same codes. The one given the left neighbour is the mean over all codes, of which the first of each row is
     counted by itself; with few codes seen it is too low, as any count of many kinds is.
 
-    Args:
-        num_codes: size of the codebook.
-
     Example:
         >>> usage = CodeUsage(4)
         >>> usage.update(torch.tensor([[[0, 1], [0, 1]]]))

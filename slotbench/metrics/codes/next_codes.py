@@ -25,9 +25,6 @@ class NextCodes(Metric):
     codes, and a mixture that has the code which the cell had before with one probability (`share_of_repeats`), and
     otherwise any code as often as it occurs. For codebooks of any size that is one number more than the frequencies.
 
-    Args:
-        num_codes: size of the codebook.
-
     Example:
         >>> codes = NextCodes(4)
         >>> before = torch.tensor([[[0, 1, 2, 3]]])
@@ -76,12 +73,7 @@ class NextCodes(Metric):
 
 
 def share_of_repeats(repeated: Integer[Tensor, " codes"], changed: Integer[Tensor, " codes"]) -> float:
-    """The probability that a cell keeps its code by which the codes are most likely, in the mixture of `NextCodes`.
-
-    Args:
-        repeated: how often each code was that of its cell in the frame before.
-        changed: how often it was not.
-    """
+    """The probability that a cell keeps its code by which the codes are most likely, in the mixture of `NextCodes`."""
     often, total = repeated.double(), int(changed.sum())
     shares = (repeated + changed).double()
     shares = shares / shares.sum()

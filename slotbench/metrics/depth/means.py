@@ -27,10 +27,6 @@ class DepthMeans(nn.Module):
 
     They are buffers, so a checkpoint brings them along, and an evaluation of it has the same baselines.
 
-    Args:
-        height: rows of pixels.
-        width: columns of pixels.
-
     Attributes:
         span: the smallest and the largest depth among them; the largest first before any.
     """

@@ -21,10 +21,6 @@ class DepthScores(DiscoveryScores):
     Names: `<error>/<pixels>`, where error is `depth_abs_rel`, `depth_rmse` or `depth_log_rmse` (see `DepthErrors`) and
     pixels is `all` that have depth, or those of `objects`, where the data has masks; for baselines
     `baseline/<error>/<pixels>/<name>`, scored on all clips.
-
-    Args:
-        baseline_clips: clips of the set that baselines of the masks are scored on, the first ones; 0 for none, of depth
-            neither.
     """
 
     def __init__(self, baseline_clips: int = 0) -> None:

@@ -91,9 +91,6 @@ def consistency(
             depends on what they come with), and has nan for the ACL where no run of two frames is left, and for both
             where no sequence changes at all.
 
-    Raises:
-        ValueError: sequences of fewer than two frames.
-
     Example:
         >>> acl, mcl = consistency(torch.tensor([[0, 0, 0, 0, 0, 0, 4, 4, 4, 5]]))
         >>> acl, mcl
@@ -134,9 +131,6 @@ class CellIdentity(Metric):
 
     The share stands beside the lengths because a cell that never shows an object is consistent too. "acl_shuffled" and
     "mcl_shuffled" are those of the same ids in a random order.
-
-    Args:
-        rule: see `consistency`; of "author" a sequence without a value counts nowhere.
 
     Example:
         >>> metric = CellIdentity()

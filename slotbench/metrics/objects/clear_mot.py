@@ -40,10 +40,6 @@ class ClearMOT(Metric):
 
     Predicted label 0 is no track; every other label is one, the same in all frames of a clip.
 
-    Args:
-        rule: the IoU of a match, the pixels beyond which something is there, and the rule for tracks on background; by
-            default as in `slotbench score`.
-
     Example:
         >>> true = torch.zeros(1, 2, 4, 4, dtype=torch.long)
         >>> true[..., :2, :] = 1
@@ -68,11 +64,7 @@ class ClearMOT(Metric):
     def update(
         self, predicted: Integer[Tensor, "batch time height width"], true: Integer[Tensor, "batch time height width"]
     ) -> None:
-        """Adds some clips; of the true ids, 0 is background.
-
-        Raises:
-            ValueError: ids of a floating-point type.
-        """
+        """Adds some clips; of the true ids, 0 is background."""
         found = Tracking()
         # A row of pixels of no track beside each frame puts label and id 0 into the first column and row of the tables,
         # where a clip without a dark pixel, or without background, would have another there.

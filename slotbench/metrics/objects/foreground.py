@@ -23,10 +23,6 @@ Frames = Float[Tensor, "*batch channels height width"] | UInt8[Tensor, "*batch c
 def soft_counts(predicted: Frames, true: Frames) -> Float[Tensor, "*batch 3"]:
     """Soft true positives, false positives and false negatives: sums of y p, (1 - y) p and y (1 - p) over a frame.
 
-    Args:
-        predicted: values p in [0, 1], or bytes.
-        true: values y in [0, 1], or bytes.
-
     Example:
         >>> soft_counts(torch.tensor([[[0.5, 1.0]]]), torch.tensor([[[1.0, 0.0]]]))
         tensor([0.5000, 1.0000, 0.5000], dtype=torch.float64)
@@ -48,9 +44,6 @@ class ForegroundF1(Metric):
     """Soft F1 of each predicted frame, from counts over all clips, and its mean over the horizon.
 
     The author's is the mean over batches of the F1 of a batch; with one batch it is the same.
-
-    Args:
-        horizon: predicted frames per clip.
 
     Example:
         >>> metric = ForegroundF1(1)

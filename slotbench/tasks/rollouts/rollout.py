@@ -24,7 +24,6 @@ __all__ = [
     "painted_alone",
     "roll_out",
     "simple_predictions",
-    "traced_rollout",
 ]
 
 PIECE = 32
@@ -106,42 +105,6 @@ def check_context(batch: VideoBatch, context: int) -> None:
             f"a roll-out from {context} context frames needs clips of at least as many, and these have "
             f"{batch.num_steps}: lower context, or make the clips longer"
         )
-
-
-def traced_rollout(
-    parts: tuple[Encoder, TemporalCore, Decoder],
-    predict: Predict,
-    paint: Callable[[Decoded], Tensor],
-    batch: VideoBatch,
-    context: int,
-    horizon: int,
-) -> tuple[Float[Tensor, "batch steps channels height width"], CoreOutput, Decoded]:
-    """What a roll-out reads, the core's output and the painted frames of every step, those of the context too.
-
-    The arguments are those of `roll_out`, and `paint` makes frames in [0, 1] of what the decoder says; a step reads a
-    frame and paints the next one.
-    """
-    outputs: list[CoreOutput] = []
-    fed_back: list[Tensor] = []
-
-    def noted(decoded: Decoded) -> tuple[Tensor, Tensor]:
-        frame, read = predict(decoded)
-        fed_back.append(read)
-        return frame, read
-
-    for _ in roll_out(parts, noted, batch, context, horizon, watch=outputs.append):
-        pass
-    attention = [output.attention for output in outputs if output.attention is not None]
-    output = CoreOutput(
-        torch.cat([output.slots for output in outputs], dim=1),
-        torch.cat(attention, dim=1) if attention else None,
-        outputs[-1].state,
-        outputs[-1].attention_kind,
-        {name: torch.cat([output.details[name] for output in outputs], dim=1) for name in outputs[0].details},
-    )
-    made = parts[2](output.slots)
-    read = torch.cat([batch.pixels[:, :context], *fed_back[:-1]], dim=1)
-    return read, output, Decoded(paint(made), made.masks, painted_alone(made, paint))
 
 
 def painted_alone(decoded: Decoded, paint: Callable[[Decoded], Tensor]) -> Tensor | None:

@@ -16,7 +16,6 @@ from slotbench.data.base import SlotDataModule
 from slotbench.figures.charts import absence_chart, horizon_chart
 from slotbench.figures.maze_maps import has_maze, maze_maps
 from slotbench.figures.rollouts import rollout_sheet, rollout_video
-from slotbench.figures.slot_stories import STORIES, SlotStory, story_pictures
 from slotbench.interfaces import CoreOutput, Decoded, Predictor, VideoBatch
 from slotbench.metrics.objects.utilisation import cell_utilisation
 from slotbench.metrics.scores import Score
@@ -33,7 +32,6 @@ from slotbench.tasks.rollouts.rollout import (
     painted_alone,
     roll_out,
     simple_predictions,
-    traced_rollout,
 )
 from slotbench.tasks.rollouts.scores import RolloutScores
 from slotbench.tasks.slot_task import SlotTask
@@ -83,7 +81,6 @@ class RolloutTask(SlotTask, Predictor):
         group_size: int = 256,
         thresholds_in_test: bool = False,
         object_scores: bool = False,
-        slot_pictures: bool = False,
         conditions: Conditions | None = None,
         short_context: int | None = None,
         num_codes: int | None = None,
@@ -100,7 +97,6 @@ class RolloutTask(SlotTask, Predictor):
             group_size: clips per group in the test.
             thresholds_in_test: score thresholded feedback too in the test.
             object_scores: score what becomes of the objects, as `ObjectScores` says.
-            slot_pictures: also show what became of each slot, as `slotbench.figures.slot_stories` says.
             conditions: actions and frames that the model is shown; all of them by default.
             short_context: also score roll-outs that read so many of the last frames of the context alone, as
                 `rollout_<score>_short_context`: what is lost of it is what the model remembers from before them.
@@ -122,7 +118,6 @@ class RolloutTask(SlotTask, Predictor):
         self.conditions = conditions
         self.given_weights = weights
         self._thresholds_in_test = thresholds_in_test
-        self.slot_pictures = slot_pictures
         groups = (None, RolloutGroups(horizon, group_size, report_horizons))
         objects = [ObjectScores(horizon, context) if object_scores else None for _ in groups]
         parts = zip(groups, objects, strict=True)
@@ -298,32 +293,14 @@ class RolloutTask(SlotTask, Predictor):
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel.
 
-        With `slot_pictures` also what became of each slot in the first two clips, and of a maze its maps.
+        Of a maze also its maps.
         """
         with self.deterministic_sampling(batch, 0):
             decoded = self.rollout(batch)
         found = {"rollouts": rollout_sheet(batch.pixels, decoded, self.context)}
         if has_maze(batch):
             found["maze"] = maze_maps(batch, decoded.reconstruction, self.context)
-        if self.slot_pictures:
-            clips = batch.map(lambda value: value[:STORIES])
-            with self.deterministic_sampling(clips, 0):
-                found |= story_pictures(self.slot_stories(clips))
         return found
-
-    def slot_stories(self, batch: VideoBatch) -> list[SlotStory]:
-        """A story of each clip: the predictions that follow true frames, and then the roll-out.
-
-        Step t reads frame t and paints frame t + 1.
-        """
-        last = self.context + self.horizon
-        parts = (self.encoder, self.core, self.decoder)
-        predict = partial(self.next_frame, feedback=self.feedback)
-        shown = self.conditions.of_evaluation(batch, rolled=True)
-        read, output, decoded = traced_rollout(parts, predict, self.frames, shown, self.context, self.horizon)
-        masks = None if batch.masks is None else batch.masks[:, 1:last]
-        grid = self.encoder.token_spec.grid
-        return SlotStory.of_clips(read, batch.pixels[:, 1:last], output, decoded, masks, grid, self.context)
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Roll-outs of the first two clips, beside what really followed."""

@@ -20,21 +20,8 @@ from slotbench.data.reading_order import InOrder, ResumableLoader
 from slotbench.errors import DataFilesError, did_you_mean
 from slotbench.interfaces import DataSpec, DescribedClips, Reporter, VideoBatch, to_unit_range
 
-__all__ = [
-    "ClipDataset",
-    "LoaderOptions",
-    "SimulatedData",
-    "SlotDataModule",
-    "Split",
-    "check_choices",
-    "check_counts",
-    "collate",
-    "generator_for",
-    "join_clips",
-    "leave_signals_to_the_main_process",
-    "padded",
-    "to_unit_range",
-]
+__all__ = ["ClipDataset", "LoaderOptions", "SimulatedData", "SlotDataModule", "Split", "check_choices", "check_counts"]
+__all__ += ["collate", "generator_for", "join_clips", "leave_signals_to_the_main_process", "padded", "to_unit_range"]
 
 Split = Literal["train", "val", "test"]
 
@@ -79,22 +66,14 @@ def padded(values: np.ndarray, size: int, axis: int = 0, fill: int = 0) -> np.nd
 
 
 def check_counts(**counts: int | None) -> None:
-    """Checks that the arguments of a data set that are given (not None) are 1 or more.
-
-    Raises:
-        ValueError: names the argument.
-    """
+    """Checks that the arguments of a data set that are given (not None) are 1 or more."""
     for name, value in counts.items():
         if value is not None and value < 1:
             raise ValueError(f"{name} is {value}; expected 1 or more")
 
 
 def check_choices(**choices: tuple[str, Any]) -> None:
-    """Checks that arguments of a data set are among the values of the `Literal` that comes with each.
-
-    Raises:
-        ValueError: names the argument and its values.
-    """
+    """Checks that arguments of a data set are among the values of the `Literal` that comes with each."""
     for name, (value, kinds) in choices.items():
         if value not in get_args(kinds):
             raise ValueError(f"{name} is {value!r}; expected one of {', '.join(get_args(kinds))}")
@@ -181,9 +160,6 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
 
     Args:
         loader: batches, workers, sizes and seed, or a mapping of some; a subclass may have other defaults.
-
-    Raises:
-        ValueError: for sizes below 1, for a negative seed or number of workers, and for an unknown option.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 1000, "test": 1000}
@@ -229,28 +205,15 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         return None
 
     def max_eval_frames(self, split: Split) -> int | None:
-        """The most frames that an evaluation clip of a split may have: None for no limit, 0 for a fixed length.
-
-        Raises:
-            DataFilesError: the files that determine it are missing.
-        """
+        """The most frames that an evaluation clip of a split may have: None for no limit, 0 for a fixed length."""
         return 0
 
     def overrides_for_length(self, split: Split, frames: int, clips: int) -> dict[str, Any]:
-        """Arguments that override this data set's so that evaluation clips have `frames` frames.
-
-        Args:
-            split: "val" or "test".
-            frames: frames of a clip, at most `max_eval_frames`.
-            clips: number of clips to be read, for sets that are simulated in advance.
-        """
+        """Arguments that override this data set's so that `clips` evaluation clips of a split have `frames` frames."""
         return {"eval_frames": frames}
 
     def oracle_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
-        """Predictions of the frames after `context` by oracles, which know the simulator.
-
-        None by default. A subclass may use the log of the batch up to the last context frame, and nothing after it but
-        what it says: those of `Maze` are given the true geometry to come, and differ in the colours that they know.
+        """Predictions by oracles, which know the simulator: from the log of the batch up to the last context frame.
 
         Args:
             batch: clips with their log.
@@ -258,49 +221,26 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
             horizon: frames to predict.
 
         Returns:
-            frames "batch horizon channels height width" in [0, 1], by the predictor's name.
+            frames "batch horizon channels height width" in [0, 1], by the predictor's name; none by default.
         """
         return {}
 
     def baseline_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
-        """Predictions by simple means that suit this data set, beside those that suit all; none by default.
-
-        Arguments and result are those of `oracle_predictions`.
-        """
+        """Predictions by simple means that suit this data set, in the form of `oracle_predictions`; none by default."""
         return {}
 
     def held_out_baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
-        """Predictions of the views in `batch.held_out` by means that learn nothing; none by default.
-
-        Args:
-            batch: clips of several views, with their log.
-
-        Returns:
-            frames "batch time views channels height width" in [0, 1], by the predictor's name.
-        """
+        """Predictions of `batch.held_out.frames`, in [0, 1], by means that learn nothing, by name; none by default."""
         return {}
 
     def pixel_groups(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
-        """Groups of pixels of the frames to predict that roll-outs are also scored on; none by default.
-
-        Args:
-            batch: clips with their log.
-            context: frames that a predictor sees.
-            horizon: frames to predict.
-
-        Returns:
-            which pixels belong to the group "batch horizon height width", by its name.
-        """
+        """Which pixels "batch horizon height width" roll-outs are also scored on, by name; none by default."""
         return {}
 
     def layers(self, batch: VideoBatch) -> Tensor | None:
-        """Every object alone on black, hidden parts included; None, by default, if the set does not know them.
+        """Every object alone on black "batch time objects channels height width", in [0, 1], in the order of `masks`.
 
-        Args:
-            batch: clips with their log.
-
-        Returns:
-            frames "batch time objects channels height width" in [0, 1], in the order of the ids in `masks`.
+        None, by default, if the set does not know them.
         """
         return None
 
@@ -334,15 +274,9 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         return self._loader_of(pieces, InOrder(pieces, 1, equal_shares=False), 1)
 
     def video_pieces(self, split: Split, frames: int, rank: int = 0, processes: int = 1) -> ClipDataset | None:
-        """The whole videos of a split, piece by piece (`slotbench.data.clips.VideoPieces`).
+        """The whole videos of a split, in pieces of `frames` frames at most (`slotbench.data.clips.VideoPieces`).
 
         None by default: a clip is all that there is of a video.
-
-        Args:
-            split: "test", or another.
-            frames: of a piece at most.
-            rank: number of this process.
-            processes: how many there are.
         """
         return None
 

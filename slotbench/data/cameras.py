@@ -79,17 +79,7 @@ def in_frame_of(
 def turntable(
     steps: int, radius: float, elevation: float = 30.0, target: tuple[float, float, float] = (0.0, 0.0, 0.0)
 ) -> Float[Tensor, "steps 4 4"]:
-    """Cameras on a circle around a target that they look at, as a picture that turns needs.
-
-    Args:
-        steps: how many, evenly over one turn.
-        radius: distance from the target.
-        elevation: degrees above the target's horizon.
-        target: what they look at.
-
-    Raises:
-        ValueError: no steps, or a radius of 0 or less.
-    """
+    """Cameras on a circle around a target that they look at, as a picture that turns needs."""
     if steps < 1:
         raise ValueError(f"steps is {steps}; expected 1 or more")
     if radius <= 0:

@@ -60,10 +60,6 @@ class CLEVR(SlotDataModule, Preparable):
         flip: mirrors half of the training images. Positions in "objects" stay as they are.
         loader: batches, workers, sizes, and the seed of the scenes' order and of the flips. Training goes through the
             scenes again and again until there are `train_size`; `val_size` and `test_size` take a random subset.
-
-    Raises:
-        ValueError: for arguments that cannot be; when images are asked for, as a `DataFilesError`, where the files
-            are missing or not what they should be.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 100_000_000, "val": 100_000, "test": 100_000}
@@ -98,11 +94,7 @@ class CLEVR(SlotDataModule, Preparable):
         return DataSpec.of_frames(3, self.resolution)
 
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
-        """The images of a split.
-
-        Raises:
-            DataFilesError: the cache is missing, or holds another resolution or crop.
-        """
+        """The images of a split."""
         cache = self._cache()
         count = len(cache.lengths)
         edges = [0, count * 70 // 100, count * 85 // 100, count]
@@ -114,11 +106,7 @@ class CLEVR(SlotDataModule, Preparable):
         return kind(cache, split, self.sizes[split], 1, self.loader.seed, chosen)
 
     def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
-        """Crops and resizes all scenes into a cache.
-
-        Raises:
-            DataFilesError: `path` is no such file, or `out` holds something else.
-        """
+        """Crops and resizes all scenes into a cache."""
         if not self.path.is_file():
             what = "is a folder" if self.path.is_dir() else "does not exist"
             raise DataFilesError(f"{self.path} {what}; expected the TFRecord file of CLEVR with masks: {_GET}")

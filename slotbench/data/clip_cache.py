@@ -51,9 +51,6 @@ def write_cache(
             description is not overwritten.
         timed: the `objects` that have an axis of frames after that of videos, which a cut in time cuts.
         report: called after each batch with the number of videos written.
-
-    Raises:
-        DataFilesError: the folder holds another cache or cannot be written, or the videos differ in layout.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -127,9 +124,6 @@ class ClipCache(ClipSource):
         description: the one given to `write_cache`.
         fields: the shape of a video's values, by name: "frames", "masks", "objects.NAME", ...
         lengths: frames of each video.
-
-    Raises:
-        DataFilesError: it is not there, not complete, or damaged.
     """
 
     def __init__(self, folder: Path, stride: int = 1) -> None:
@@ -167,9 +161,6 @@ class ClipCache(ClipSource):
             needs: arguments that, where they are true, the cache must have been prepared with.
             views: cameras of each step; None where frames have no axis of views.
             arguments: all other arguments that decide what it holds.
-
-        Raises:
-            DataFilesError: it was prepared with others; says which, and what to set.
         """
         for name, asked in {"resolution": resolution, **arguments}.items():
             if (held := self.description.get(name)) != asked:

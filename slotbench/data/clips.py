@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, Piece, VideoBatch, View, WholeVideos
 
 __all__ = ["ClipReader", "ClipSource", "CutClips", "StoredVideos", "VideoPieces"]
-__all__ += ["check_alike", "first_file", "order_of_pass"]
+__all__ += ["check_alike", "order_of_pass"]
 
 _ORDER, _CROP = 3, 4  # tell the generators of orders and crops from those of samples, whose second number is a split's
 _SUBSET_SEED = 0
@@ -101,7 +101,21 @@ def order_of_pass(seed: int, number: int, count: int) -> np.ndarray:
     return np.random.default_rng(np.random.SeedSequence([seed, _ORDER, number])).permutation(count)
 
 
-class CutClips(ClipDataset):
+class _OfSource(ClipDataset):
+    """Base class of clips that are cut out of a source."""
+
+    source: ClipSource
+
+    def video_name(self, video: int) -> str | None:
+        """That of the source."""
+        return self.source.video_name(video)
+
+    def view(self, video: int) -> View | None:
+        """That of the source."""
+        return self.source.view(video)
+
+
+class CutClips(_OfSource):
     """The clips of a split, cut out of whole videos.
 
     In training, pass after pass goes over all videos, each in an order of its own, and a clip of `num_frames` frames is
@@ -118,9 +132,6 @@ class CutClips(ClipDataset):
         seed: of orders and cuts.
         chosen: the videos that take part; all if None.
         crop: the least share of the image that a random crop of a training clip keeps; 1 for whole images.
-
-    Raises:
-        DataFilesError: no video takes part, or none is long enough, or whole videos differ in length.
     """
 
     def __init__(
@@ -192,14 +203,6 @@ class CutClips(ClipDataset):
         """That of the source."""
         return self.source.origin(video)
 
-    def video_name(self, video: int) -> str | None:
-        """That of the source."""
-        return self.source.video_name(video)
-
-    def view(self, video: int) -> View | None:
-        """That of the source."""
-        return self.source.view(video)
-
     def one_per_video(self) -> ClipDataset:
         """Of every video the first clip."""
         if self.split == "train":
@@ -225,19 +228,11 @@ def _one(values: Tensor, number: int) -> Tensor:
     return values[number : number + 1]
 
 
-class VideoPieces(ClipDataset, WholeVideos):
+class VideoPieces(_OfSource, WholeVideos):
     """The pieces of whole videos in order, one video after the other; process r of w reads every w-th video.
 
     A piece's `time` counts on from the pieces before it, so that a model knows which piece begins a video. Its `index`
     is the number of the video.
-
-    Args:
-        source: the videos.
-        frames: of a piece at most.
-        chosen: the videos that are read; all if None.
-        limit: videos at most.
-        rank: number of this process, from 0.
-        processes: how many there are.
     """
 
     def __init__(
@@ -262,11 +257,7 @@ class VideoPieces(ClipDataset, WholeVideos):
         super().__init__(len(self.pieces))
 
     def clips(self, indices: Sequence[int]) -> VideoBatch:
-        """One piece: pieces differ in length, and those of a video are to be read in order.
-
-        Raises:
-            ValueError: several are asked for.
-        """
+        """One piece: pieces differ in length, and those of a video are to be read in order."""
         if len(indices) != 1:
             raise ValueError(f"pieces of videos are read one at a time, and {len(indices)} are asked for")
         piece = self.pieces[indices[0]]
@@ -286,14 +277,6 @@ class VideoPieces(ClipDataset, WholeVideos):
     def origin(self, piece: Piece) -> str:
         """Where the video is from, for messages."""
         return self.source.origin(piece.video)
-
-    def video_name(self, video: int) -> str | None:
-        """That of the source."""
-        return self.source.video_name(video)
-
-    def view(self, video: int) -> View | None:
-        """That of the source."""
-        return self.source.view(video)
 
     def frame_numbers(self, piece: Piece) -> np.ndarray:
         """The numbers of all frames of the piece's video in its file."""
@@ -315,9 +298,6 @@ class StoredVideos(SlotDataModule):
 
     Attributes:
         crop: the least share of the image that a random crop of a training clip keeps; 1 for whole images.
-
-    Raises:
-        ValueError: for arguments below 1.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 100_000, "test": 100_000}
@@ -345,11 +325,7 @@ class StoredVideos(SlotDataModule):
 
     @abstractmethod
     def stored_videos(self, split: Split) -> tuple[ClipSource, np.ndarray | None]:
-        """The videos of a split, and those of them that take part; None for all.
-
-        Raises:
-            DataFilesError: the files are missing or not what they should be.
-        """
+        """The videos of a split, and those of them that take part; None for all."""
 
     def max_eval_frames(self, split: Split) -> int | None:
         """The frames of the shortest video."""
@@ -358,11 +334,7 @@ class StoredVideos(SlotDataModule):
         return int((lengths if chosen is None else lengths[chosen]).min())
 
     def dataset(self, split: Split) -> CutClips:
-        """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise.
-
-        Raises:
-            DataFilesError: the files are missing or not what they should be.
-        """
+        """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise."""
         source, chosen = self.stored_videos(split)
         num_frames = self.num_frames if split == "train" else self.eval_frames
         return CutClips(source, split, self.sizes[split], num_frames, self.loader.seed, chosen, self.crop)
@@ -373,32 +345,7 @@ class StoredVideos(SlotDataModule):
         return VideoPieces(source, frames, chosen, self.sizes[split], rank, processes)
 
 
-def first_file(folder: Path, what: str, file: Callable[[Split], Path], layout: str) -> Path:
-    """The file of the first split that has one in a folder with a file for each split.
-
-    Args:
-        folder: where the files are.
-        what: their content in words.
-        file: gives the path of a split's file.
-        layout: what a file is expected to hold, in words.
-
-    Raises:
-        DataFilesError: no split has a file.
-    """
-    files = [file(split) for split in get_args(Split)]
-    for path in files:
-        if path.exists():
-            return path
-    reason = "has none of them" if folder.is_dir() else "does not exist"
-    *names, last = (path.name for path in files)
-    raise DataFilesError(f"no {what}: the folder {folder} {reason}; expected {', '.join(names)} or {last}; {layout}")
-
-
 def check_alike(path: Path, spec: DataSpec, expected: DataSpec) -> None:
-    """Checks that the file of a split has the sizes of the files beside it.
-
-    Raises:
-        DataFilesError: it has others.
-    """
+    """Checks that the file of a split has the sizes of the files beside it."""
     if spec != expected:
         raise DataFilesError(f"{path} holds {spec}, and the files beside it {expected}")

@@ -29,11 +29,7 @@ class Crop(NamedTuple):
 
 
 def check_crop(crop: float) -> float:
-    """The least share of an image that crops keep, if it can be one.
-
-    Raises:
-        ValueError: it is not above 0 and at most 1.
-    """
+    """The least share of an image that crops keep, if it can be one."""
     if not 0 < crop <= 1:
         raise ValueError(f"crop is {crop}; expected the least share of an image that is kept, above 0 and at most 1")
     return crop
@@ -58,10 +54,6 @@ def cropped(batch: VideoBatch, crop: Crop) -> VideoBatch:
     A pixel of masks and depth takes what lies under its centre. Boxes are those of the part that is left, zeros where
     nothing is. `objects` loses entries that a crop makes untrue: positions in the image, visible pixels, the field of
     view. Codes are of whole frames, and gone too.
-
-    Args:
-        batch: clips with frames of bytes.
-        crop: the rectangle, the same in all frames.
     """
     height, width = batch.frames.shape[-2:]
     rows, cols = slice(crop.top, crop.top + crop.height), slice(crop.left, crop.left + crop.width)

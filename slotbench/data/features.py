@@ -51,9 +51,6 @@ class FeatureFile(StoredVideos):
         eval_frames: frames of a validation or test clip; null for whole videos.
         max_objects: passes over videos of more objects; null takes all.
         loader: see `StoredVideos`.
-
-    Raises:
-        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 100_000_000, "val": 100_000, "test": 100_000}
@@ -73,11 +70,7 @@ class FeatureFile(StoredVideos):
 
     @cached_property
     def spec(self) -> DataSpec:  # type: ignore[override]
-        """Coloured frames in and out, and their features, in the sizes that the files have.
-
-        Raises:
-            DataFilesError: there is no file, or one that cannot be read.
-        """
+        """Coloured frames in and out, and their features, in the sizes that the files have."""
         for split in get_args(Split):
             if is_cache(self.path / split) or (self.path / f"{split}.h5").is_file():
                 return _spec(self._source(split))
@@ -110,15 +103,9 @@ def _spec(source: ClipCache | StoredFeatures) -> DataSpec:
 class StoredFeatures(ClipReader):
     """The videos of one HDF5 file.
 
-    Args:
-        path: the file.
-
     Attributes:
         lengths: frames of each video, all the same.
         spec: sizes of the frames and of their features.
-
-    Raises:
-        DataFilesError: it is not there, or not what it should be.
     """
 
     def __init__(self, path: Path) -> None:
@@ -146,11 +133,7 @@ class StoredFeatures(ClipReader):
         self.spec = DataSpec(input=frame, target=frame, features=VideoSpec(width, rows, cols))
 
     def object_counts(self) -> np.ndarray:
-        """How many objects each video has.
-
-        Raises:
-            DataFilesError: the file does not say.
-        """
+        """How many objects each video has."""
         if self._counts is None:
             raise DataFilesError(f"{self.path} has no num_objects, so videos cannot be passed over for their objects")
         return self._counts
@@ -187,10 +170,6 @@ def write_features(
         splits: those to write; of these, the ones that the data set does not have are left out.
         report: called with the split, the number of its videos written, and their total.
         jobs: processes that read the videos; None for as many as the machine has.
-
-    Raises:
-        DataFilesError: the data set has none of the splits, no stored videos, or videos of different lengths; `out`
-            holds something else.
     """
     found, refusal = {}, None
     for split in splits:

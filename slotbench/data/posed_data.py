@@ -1,20 +1,132 @@
-"""Data sets of several posed cameras: sizes, shown and held-out views, and views that learn nothing."""
+"""Data sets of several posed cameras: which views are shown and which held out, their rays, and trivial predictions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
+from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from slotbench.data.base import Split, check_choices, check_counts
+from slotbench.data.cameras import in_frame_of, pixel_rays
 from slotbench.data.clips import ClipSource, StoredVideos
-from slotbench.data.posed_views import Frame, PosedVideos
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec, View
 
-__all__ = ["PosedData"]
+__all__ = ["Frame", "PosedData", "PosedVideos", "split_views"]
 
 _MEAN_OF = 64  # training clips
+Frame = Literal["world", "first"]
+
+_VIEWS = 5  # tells the generator of the choice of cameras from those of samples, orders and crops
+
+
+def split_views(
+    batch: VideoBatch, order: Tensor, num_shown: int, frame: Frame = "world", per_view: Sequence[str] = ()
+) -> VideoBatch:
+    """Parts the views of a batch into those that are shown and those that are held out, and gives both their rays.
+
+    Args:
+        batch: clips of all views, whose `objects` have the camera-to-world matrices "cameras" (batch time views 4 4)
+            and the focal length in pixels "focal" (batch).
+        order: "batch views": which views come first in each clip; the first `num_shown` are shown.
+        num_shown: how many.
+        frame: "world", or "first": matrices and rays are in the frame of the first shown camera at the first step.
+        per_view: other entries of `objects` that have an axis of views after that of time.
+
+    Returns:
+        the batch with `rays` and `held_out`. Entries of `objects` with views are parted too; "views" (batch views) says
+        which camera each one is, and "to_world" (batch 4 4) leads from the frame of matrices and rays to the world.
+    """
+    clips = torch.arange(len(batch))[:, None]
+    cameras = batch.objects["cameras"][clips, :, order].transpose(1, 2)
+    if frame == "first":
+        to_world = cameras[:, 0, 0]
+        cameras = in_frame_of(cameras, to_world[:, None, None])
+    else:
+        to_world = torch.eye(4).expand(len(batch), 4, 4)
+    rays = pixel_rays(cameras, batch.objects["focal"][:, None, None], *batch.frames.shape[-2:])
+
+    def part(chosen: slice) -> VideoBatch:
+        def taken(value: Tensor) -> Tensor:
+            return value[clips, :, order[:, chosen]].transpose(1, 2).contiguous()
+
+        views = {name: taken(batch.objects[name]) for name in per_view if name in batch.objects}
+        views |= {"cameras": cameras[:, :, chosen], "views": order[:, chosen]}
+        return replace(
+            batch,
+            frames=taken(batch.frames),
+            masks=None if batch.masks is None else taken(batch.masks),
+            rays=rays[:, :, chosen],
+            objects=batch.objects | views | {"to_world": to_world},
+        )
+
+    shown, held_out = part(slice(num_shown)), part(slice(num_shown, None))
+    if not held_out.num_views:
+        return shown
+    names = {*per_view, "cameras", "views", "focal", "to_world"}
+    about = {name: value for name, value in held_out.objects.items() if name in names}
+    return replace(shown, held_out=replace(held_out, objects=about))
+
+
+class PosedVideos(ClipSource):
+    """Stored videos of all cameras, of which some are shown.
+
+    Which ones is drawn for each video; with `per_clip`, for each frame that a clip of it begins with.
+
+    Args:
+        source: the videos, with "cameras" in `objects`.
+        num_shown: cameras that are shown.
+        focal: focal length in pixels; None where `objects` has a "focal" of each video.
+        frame: of matrices and rays.
+        per_clip: draws anew for each clip of a video.
+        per_view: other entries of `objects` that have an axis of views.
+    """
+
+    def __init__(
+        self,
+        source: ClipSource,
+        num_shown: int,
+        focal: float | None = None,
+        frame: Frame = "world",
+        per_clip: bool = False,
+        per_view: Sequence[str] = ("depth",),
+    ) -> None:
+        self.source, self.num_shown, self.focal, self.frame = source, num_shown, focal, frame
+        self.per_clip, self.per_view = per_clip, per_view
+        self.lengths, self.stride = source.lengths, source.stride
+
+    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
+        """Clips, with `rays` and `held_out`."""
+        batch = self.source.read(videos, starts, num_frames)
+        if self.focal is not None:
+            batch.objects["focal"] = torch.full((len(batch),), self.focal)
+        places = zip(videos, starts, strict=True)
+        order = torch.tensor(np.stack([self._order(video, start, batch.num_views) for video, start in places]))
+        return split_views(batch, order, self.num_shown, self.frame, self.per_view)
+
+    def _order(self, video: int, start: int, count: int) -> np.ndarray:
+        seed = np.random.SeedSequence([_VIEWS, video, start + 1 if self.per_clip else 0])
+        return np.random.default_rng(seed).permutation(count)
+
+    def name(self, video: int, start: int) -> str | None:
+        """That of the source."""
+        return self.source.name(video, start)
+
+    def video_name(self, video: int) -> str | None:
+        """That of the source."""
+        return self.source.video_name(video)
+
+    def origin(self, video: int) -> str:
+        """That of the source."""
+        return self.source.origin(video)
+
+    def view(self, video: int) -> View | None:
+        """That of the source."""
+        return self.source.view(video)
 
 
 class PosedData(StoredVideos):
@@ -38,9 +150,6 @@ class PosedData(StoredVideos):
             num_shown: those that are shown in training.
             eval_shown: those that are shown otherwise; None for as many.
             frame: of matrices and rays.
-
-        Raises:
-            ValueError: more are shown than there are, or none.
         """
         check_choices(frame=(frame, Frame))
         check_counts(num_shown=num_shown, eval_shown=eval_shown)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +22,10 @@ from slotbench.data.clips import ClipSource, StoredVideos
 from slotbench.data.reading_order import ResumableLoader
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoBatch
+from slotbench.io import cache_home
 
-__all__ = ["Coder", "Preparable", "PreparableVideos", "Report", "cache_videos", "in_order", "processes_for"]
+__all__ = ["Coder", "Preparable", "PreparableVideos", "Report", "cache_videos", "in_order"]
+__all__ += ["kept_cache", "processes_for"]
 
 Report = Callable[[str, int, int], None]
 """Called with the name of the work, the amount done, and the total (videos, or bytes of a file)."""
@@ -59,11 +64,7 @@ class Coder:
 
 
 def processes_for(asked: int | None, pieces: int) -> int:
-    """The number of processes to use: the given one, or that of the cores if there is enough work for them.
-
-    Raises:
-        DataFilesError: fewer than one is asked for.
-    """
+    """The number of processes to use: the given one, or that of the cores if there is enough work for them."""
     if asked is not None and asked < 1:
         raise DataFilesError(f"jobs is {asked}; expected 1 or more")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -129,6 +130,30 @@ def cache_videos(
     report(total, total)
 
 
+def kept_cache(
+    kind: str, name: str, description: dict[str, Any], write: Callable[[Path, Callable[[int, int], None]], None]
+) -> ClipCache:
+    """A cache in the user's cache folder, which `write` makes at first use, with a bar.
+
+    Args:
+        kind: the data set.
+        name: the folder's, before a hash of the description.
+        description: all that decides what it holds.
+        write: is given the folder, and what to call with the progress.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
+    folder = cache_home() / kind / f"{name}-{key}"
+    if not is_cache(folder, complete=True):
+        with Progress(console=Console(stderr=True)) as progress:
+            bar = progress.add_task(f"{kind} {name}", total=None)
+            write(folder, lambda done, total: progress.update(bar, completed=done, total=total))
+        print(f"{kind}: the videos {name} are kept in {folder}", file=sys.stderr)
+    return ClipCache(folder)
+
+
 def _whole(source: ClipSource, videos: range) -> VideoBatch:
     return source.read(videos, [0] * len(videos), int(source.lengths[0]))
 
@@ -159,9 +184,6 @@ class PreparableVideos(StoredVideos, Preparable):
         Args:
             stored: the split's name on the disk.
             keep: keeps movies decoded in the user's cache folder, for clips that are cut out of them.
-
-        Raises:
-            DataFilesError: they are missing or not what they should be.
         """
 
     @abstractmethod
@@ -170,11 +192,7 @@ class PreparableVideos(StoredVideos, Preparable):
 
     @abstractmethod
     def opened(self, stored: str) -> ClipCache:
-        """The cache of a split.
-
-        Raises:
-            DataFilesError: it was prepared with other arguments.
-        """
+        """The cache of a split."""
 
     @property
     def spec(self) -> DataSpec:
@@ -199,17 +217,7 @@ class PreparableVideos(StoredVideos, Preparable):
         return self.opened(stored) if is_cache(self.path / stored) else self.released(stored)
 
     def prepare(self, out: Path, report: Report, jobs: int | None = None, coder: Coder | None = None) -> None:
-        """Decodes every split that `path` has into a cache below `out`.
-
-        Args:
-            out: the folder.
-            report: called with the progress.
-            jobs: processes that read the videos.
-            coder: makes the codes that the cache holds too.
-
-        Raises:
-            DataFilesError: there is nothing to prepare, or `out` holds something else.
-        """
+        """Decodes every split that `path` has into a cache below `out`."""
         if is_cache(self.path / "train"):
             raise DataFilesError(f"{self.path} is a cache already; name the folder of the released files")
         # without any the first one says what is missing

@@ -65,7 +65,7 @@ def collect(
 ) -> Clips:
     """Slots and labels of the first clips.
 
-    Where the data has a "to_world" (`slotbench.data.posed_views`), positions and velocities are those in the frame of
+    Where the data has a "to_world" (`slotbench.data.posed_data`), positions and velocities are those in the frame of
     the rays, which is all that a model is told of the world.
 
     Masks are reduced to tables of counts as they come. Slots that are drawn are those of the task's own evaluation of

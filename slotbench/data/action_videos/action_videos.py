@@ -51,9 +51,6 @@ class ActionVideos(PreparableVideos):
             there on.
         val_videos: videos of `train` that are validated on, where there is no folder `val`.
         loader: see `StoredVideos`.
-
-    Raises:
-        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     stored: ClassVar = {"train": "train", "val": "val", "test": "test"}

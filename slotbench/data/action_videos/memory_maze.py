@@ -36,9 +36,6 @@ class MemoryMaze(ActionVideos):
         action_offset: see `ActionVideos`; in the released files entry t is the action that led to frame t.
         val_videos: trajectories of `train` that are validated on, where there is no folder `val`.
         loader: see `ActionVideos`.
-
-    Raises:
-        ValueError: see `ActionVideos`.
     """
 
     timed: ClassVar[Collection[str]] = (

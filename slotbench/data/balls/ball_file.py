@@ -44,10 +44,6 @@ class BallFile(StoredVideos):
         stride: frames of the file from one frame to the next.
         loader: batches, workers, sizes, and the seed of the clips' order and of the cuts. Training goes through the
             clips again and again until there are `train_size`; `val_size` and `test_size` are upper bounds.
-
-    Raises:
-        ValueError: for arguments that cannot be; when sizes or clips are asked for, as a `DataFilesError`, where the
-            file is missing or not what it should be.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 100_000_000, "val": 1000, "test": 1000}
@@ -65,11 +61,7 @@ class BallFile(StoredVideos):
 
     @cached_property
     def spec(self) -> DataSpec:  # type: ignore[override]
-        """A frame in and a frame out, in the size that the file has.
-
-        Raises:
-            DataFilesError: there is no file, or one that cannot be read.
-        """
+        """A frame in and a frame out, in the size that the file has."""
         file = HDF5File(self.path, _LAYOUT)
         there = [split for split in get_args(Split) if file.arrays({"features": 5}, f"{_GROUPS[split]}/")]
         return StoredBalls(self.path, there[0] if there else "train", self.stride).spec
@@ -82,17 +74,9 @@ class BallFile(StoredVideos):
 class StoredBalls(ClipReader):
     """The clips of one split of a file.
 
-    Args:
-        path: the file.
-        split: which of its groups.
-        stride: frames of the file from one frame to the next.
-
     Attributes:
         lengths: frames of each clip, all the same.
         spec: size of the frames.
-
-    Raises:
-        DataFilesError: it is not there, or not what it should be.
     """
 
     def __init__(self, path: Path, split: Split, stride: int = 1) -> None:

@@ -55,9 +55,6 @@ class BlinkingBalls(SimulatedData):
         masses: masses to draw from likewise.
         mass_follows_radius: ties the i-th mass to the i-th radius, so that a ball's mass can be seen.
         loader: batches, workers, sizes and seed; without workers is best unless the training process is the bottleneck.
-
-    Raises:
-        ValueError: for arguments that cannot be, and for balls that do not fit into the box.
     """
 
     def __init__(

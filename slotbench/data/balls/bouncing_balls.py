@@ -33,9 +33,6 @@ class BouncingBalls(SimulatedData):
         mass_follows_radius: ties the i-th mass to the i-th radius, as in the R-NEM data, so that a ball's mass can be
             seen; with masses drawn on their own, what two balls do when they meet cannot be known beforehand.
         loader: batches, workers, sizes and seed; without workers is best unless the training process is the bottleneck.
-
-    Raises:
-        ValueError: for arguments that cannot be, and for balls that do not fit into the box.
     """
 
     def __init__(

@@ -57,9 +57,6 @@ class BallWorld:
         masses: masses to draw from likewise.
         mass_follows_radius: a ball that draws the i-th radius also has the i-th mass, so that its mass can be seen;
             otherwise the two draws are independent.
-
-    Raises:
-        ValueError: for sizes that cannot be, and for balls that do not fit into the box.
     """
 
     num_balls: int = 4
@@ -145,11 +142,6 @@ def simulate(balls: Balls, num_frames: int, resolution: int) -> Trajectory:
     Two half-steps lie between two frames; in each, the balls move, then turn at the walls, then those that overlap and
     approach exchange momentum along the line between them. A ball covers a pixel if the pixel's centre is at most one
     radius away; of two balls on one pixel, the one with the lower index is seen. Row is y, column is x.
-
-    Args:
-        balls: the state in the first frame.
-        num_frames: frames to make.
-        resolution: pixels per side.
     """
     num_clips, num_balls = balls.radii.shape
     centres = (np.arange(resolution) + 0.5) * (BOX / resolution)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
@@ -24,10 +24,10 @@ from slotbench.data.base import (
     padded,
 )
 from slotbench.data.cater.scene import MOST_OBJECTS, CaterScene, cell_of
-from slotbench.data.cater.videos import LAYOUT, TIMED, CaterVideos, ListedVideos, PreparedVideos, ReleasedVideos
+from slotbench.data.cater.videos import LAYOUT, TIMED, ReleasedVideos, number_of
 from slotbench.data.clip_cache import ClipCache, is_cache
 from slotbench.data.clips import order_of_pass
-from slotbench.data.preparing import Preparable, Report, cache_videos, processes_for
+from slotbench.data.preparing import Preparable, Report, cache_videos, kept_cache, processes_for
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 from slotbench.io import read_text, write_atomically
@@ -77,9 +77,6 @@ class CATER(SlotDataModule, Preparable):
         lists: "localize" for 6 x 6 cells, "localize_4x4" or "localize_8x8".
         scenes: reads the scene files, for targets of every step and scores by group.
         loader: see `StoredVideos`.
-
-    Raises:
-        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 100_000_000, "val": 100_000, "test": 100_000}
@@ -116,52 +113,48 @@ class CATER(SlotDataModule, Preparable):
         return DataSpec(input=frame, target=label if self.target == "cell" else frame)
 
     def entries(self, split: Split) -> list[tuple[str, int]]:
-        """Name and label of every video of a split, in the order of its list.
-
-        Raises:
-            DataFilesError: the list is missing, or has a line that is none.
-        """
+        """Name and label of every video of a split, in the order of its list."""
         name = {"train": "train_subsetT", "val": "train_subsetV", "test": "val"}[split]
         return _read_list(self.path / "lists" / self.lists / f"{name}.txt", self.grid)
 
-    def videos(self, names: Sequence[str]) -> CaterVideos:
-        """The source of movies and scenes of these names.
-
-        Raises:
-            DataFilesError: a cache was prepared with other arguments.
-        """
-        if not is_cache(self.path / "videos"):
-            return ReleasedVideos(self.path, self.resolution, names)
-        cache = ClipCache(self.path / "videos")
-        cache.check(self.resolution, {"scenes": self.scenes})
-        return PreparedVideos(cache)
+    def cache(self) -> ClipCache:
+        """The decoded videos: of `path` if that is a cache, or of the user's cache folder, written at first use."""
+        if is_cache(self.path / "videos"):
+            cache = ClipCache(self.path / "videos")
+            cache.check(self.resolution, {"scenes": self.scenes})
+            return cache
+        names = self._names()
+        about = self._description(names) | {"path": str(self.path.resolve())}
+        return kept_cache("CATER", f"{self.path.name}-{self.resolution}", about, partial(self._write, names, 1))
 
     def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
-        """Decodes the videos of all lists into a cache below `out`, and copies the lists.
-
-        Raises:
-            DataFilesError: there is nothing to prepare, or `out` holds something else.
-        """
+        """Decodes the videos of all lists into a cache below `out`, and copies the lists."""
         if is_cache(self.path / "videos"):
             raise DataFilesError(f"{self.path} is a cache already; name the folder of the released files")
-        names: set[str] = set()
-        lists: dict[Path, str] = {}
-        for kind, grid in _GRIDS.items():
-            for file in (self.path / "lists" / kind / f"{name}.txt" for name in _LISTS):
-                if file.is_file():
-                    entries = _read_list(file, grid)
-                    names |= {name for name, _ in entries}
-                    lists[out / "lists" / kind / file.name] = "".join(f"{name}.avi {cell}\n" for name, cell in entries)
+        names = self._names()
+        self._write(names, processes_for(jobs, len(names)), out / "videos", partial(report, "videos"))
+        for file in self._lists():
+            copy = out / "lists" / file.parent.name / file.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(copy, read_text(file))
+
+    def _lists(self) -> list[Path]:
+        files = (self.path / "lists" / kind / f"{name}.txt" for kind in _GRIDS for name in _LISTS)
+        return [file for file in files if file.is_file()]
+
+    def _names(self) -> list[str]:
+        """The names of all videos, in order."""
+        names = {name for file in self._lists() for name, _ in _read_list(file, _GRIDS[file.parent.name])}
         if not names:
             raise DataFilesError(f"there are no lists in {self.path / 'lists'}; {LAYOUT}")
-        total = len(names)
-        description = {"set": "cater", "resolution": self.resolution, "scenes": self.scenes, "listed": total}
-        source = ListedVideos(ReleasedVideos(self.path, self.resolution), sorted(names), self.scenes)
-        count, told = processes_for(jobs, total), partial(report, "videos")
-        cache_videos(out / "videos", source, description, TIMED, told, count, _PIECE)
-        for file, text in lists.items():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(file, text)
+        return sorted(names)
+
+    def _description(self, names: list[str]) -> dict[str, Any]:
+        return {"set": "cater", "resolution": self.resolution, "scenes": self.scenes, "listed": len(names)}
+
+    def _write(self, names: list[str], jobs: int, folder: Path, report: Callable[[int, int], None]) -> None:
+        source = ReleasedVideos(self.path, self.resolution, names, self.scenes)
+        cache_videos(folder, source, self._description(names), TIMED, report, jobs, _PIECE)
 
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """The clips of a split."""
@@ -173,7 +166,8 @@ class _Clips(ClipDataset):
         self.entries = data.entries(split)
         super().__init__(data.sizes[split] if split == "train" else min(data.sizes[split], len(self.entries)))
         # not `data` itself: it would carry a trainer into the workers
-        self.videos, self.num_frames = data.videos([name for name, _ in self.entries]), data.num_frames
+        self.cache, self.num_frames = data.cache(), data.num_frames
+        self.places = {int(number): place for place, number in enumerate(self.cache.field("objects.number"))}
         self.sampling, self.grid, self.scenes = data.sampling, data.grid, data.scenes
         self.target = data.target
         self.seed = data.loader.seed
@@ -195,14 +189,15 @@ class _Clips(ClipDataset):
     def _clip(self, index: int) -> dict[str, np.ndarray]:
         video = self._video(index)
         name, label = self.entries[video]
-        length, origin = self.videos.length(name), self.videos.origin(name)
-        frames = self._frame_numbers(generator_for(self.seed, self.split, index), length, origin)
-        clip = {"frames": self.videos.frames(name, frames.tolist()), "video": np.array(video), "frame": frames}
+        place = self.places.get(number_of(name))
+        if place is None:
+            raise DataFilesError(f"the cache {self.cache.folder} has no video {name}: prepare it anew")
+        length = int(self.cache.lengths[place])
+        frames = self._frame_numbers(generator_for(self.seed, self.split, index), length)
+        clip = {"frames": self.cache.field("frames")[place][frames], "video": np.array(video), "frame": frames}
         cells = np.array([label])
         if self.scenes:
-            scene = self.videos.scene(name)
-            if frames[-1] >= len(scene.positions):
-                raise DataFilesError(f"the scene of {origin} has {len(scene.positions)} frames, and {length} are there")
+            scene = self._scene(place)
             cells = cell_of(scene.positions[frames, 0], self.grid)
             cells[-1] = label
             clip |= self._log(scene, frames)
@@ -210,10 +205,16 @@ class _Clips(ClipDataset):
             clip |= {"target": cells[:, None, None], "target_time": np.arange(self.num_frames)[-len(cells) :]}
         return clip
 
-    def _frame_numbers(self, rng: np.random.Generator, length: int, origin: str) -> np.ndarray:
+    def _scene(self, place: int) -> CaterScene:
+        fields = ("shape_label", "sizes", "positions", "holders")
+        shapes, sizes, positions, holders = (self.cache.field(f"objects.{field}")[place] for field in fields)
+        count = int((shapes >= 0).sum())
+        return CaterScene(shapes[:count], positions[:, :count], holders[:, :count].astype(np.int64), sizes[:count])
+
+    def _frame_numbers(self, rng: np.random.Generator, length: int) -> np.ndarray:
         """The frames that a clip shows; of a video of one more than a multiple of the steps, the first is left out."""
         if length < self.num_frames:
-            raise DataFilesError(f"{origin} has {length} frames; set num_frames to that or less")
+            raise DataFilesError(f"{self.cache.folder} has videos of {length} frames; set num_frames to that or less")
         skipped = length % self.num_frames if self.sampling == "segments" else 0
         skipped = skipped if skipped == 1 else 0
         return frame_numbers(self.sampling, rng, length, self.num_frames, self.split == "train", skipped)

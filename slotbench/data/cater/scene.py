@@ -57,10 +57,6 @@ def cell_of(positions: np.ndarray, grid: int) -> np.ndarray:
 
     For 6 x 6 it is (floor(y) + 3) * 6 + floor(x) + 3. What lies past the last row or column counts to it: the released
     script does not clip, and would give the cell of another row.
-
-    Args:
-        positions: x and y within 3 units of the middle.
-        grid: cells per side, an even number.
     """
     # floored before half the grid is added: a sum would round -1e-17 up into the cell above
     at = np.floor(positions[..., :2] * (grid / (2 * _HALF_FLOOR))).astype(np.int64) + grid // 2
@@ -69,11 +65,7 @@ def cell_of(positions: np.ndarray, grid: int) -> np.ndarray:
 
 
 def read_scene(path: Path) -> CaterScene:
-    """The annotation in a file.
-
-    Raises:
-        DataFilesError: it is not there, or not what it should be.
-    """
+    """The annotation in a file."""
     return read_annotations(path, _parsed, "scenes", _LAYOUT)
 
 

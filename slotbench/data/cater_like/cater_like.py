@@ -66,7 +66,7 @@ class CATERLike(SimulatedData):
     the corners of the cells are in the last image, as "image_positions" of MOVi are, rows along y of the floor).
 
     Source: Girdhar and Ramanan, "CATER", ICLR 2020, and its public generator; SlotSSM, section 7.4. What they leave
-    open is in docs/cater.md.
+    open is in docs/datasets.md.
 
     Args:
         observation: "images" or "objects".
@@ -88,9 +88,6 @@ class CATERLike(SimulatedData):
         moves: "free", or as in CATER's "released" generator, in which objects stay 0.25 apart and every move has ended
             by the last frame; see `EpisodeLaw`.
         loader: batches, workers, sizes and seed.
-
-    Raises:
-        ValueError: for arguments that cannot be.
     """
 
     def __init__(

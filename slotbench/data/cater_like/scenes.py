@@ -101,9 +101,6 @@ class EpisodeLaw:
         moves: "free" ones may bring objects as near to each other as they do not touch, begin in the first nine tenths
             of the video, and may go on when it ends. "released" are those of CATER's generator: objects stay 0.25
             apart, taken as balls, rounds begin until 30 frames before the last one, and every move ends by it.
-
-    Raises:
-        ValueError: for arguments that cannot be.
     """
 
     num_objects: tuple[int, int] = (5, 10)
@@ -129,11 +126,7 @@ class EpisodeLaw:
                 raise ValueError(f"{name} is {given!r}; expected one of {', '.join(get_args(kinds))}")
 
     def draw(self, rng: np.random.Generator, num_frames: int) -> Episode:
-        """An episode of so many frames.
-
-        Raises:
-            DataFilesError: the objects find no room to start in.
-        """
+        """An episode of so many frames."""
         from slotbench.data.cater_like.law_kernel import simulate_into  # compiles, or reads from disk
 
         count = int(rng.integers(self.num_objects[0], self.num_objects[1] + 1))

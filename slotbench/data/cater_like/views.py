@@ -66,14 +66,7 @@ def camera_path(camera: Camera, rng: np.random.Generator, num_frames: int) -> np
 
 
 def draw_images(episode: Episode, frames: np.ndarray, cameras: np.ndarray, lens: Lens) -> Film:
-    """Images, masks and depth of some frames of an episode; covered objects are not drawn.
-
-    Args:
-        episode: what happens.
-        frames: numbers of the frames "steps".
-        cameras: camera centres in these frames "steps 3".
-        lens: of the camera.
-    """
+    """Images, masks and depth of some frames of an episode; covered objects are not drawn."""
     centres = episode.places[frames]
     centres[..., 2] += episode.halves
     centres[..., 2] = np.where(episode.holders[frames] >= 0, _BELOW, centres[..., 2])
@@ -101,11 +94,6 @@ def floor_corners(grid: int, camera: tuple[float, ...] | None, lens: Lens) -> np
     """Where the corners of the floor's cells are in the image: "grid+1 grid+1 2", rows along y of the floor.
 
     In an image x is to the right and y downwards, 0..1 inside. Remembered, since most cameras stand still.
-
-    Args:
-        grid: cells per side.
-        camera: the camera's centre; None for a plan from above.
-        lens: of the camera.
     """
     along = np.linspace(-HALF_FLOOR, HALF_FLOOR, grid + 1)
     y, x = np.meshgrid(along, along, indexing="ij")

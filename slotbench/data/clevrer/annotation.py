@@ -55,15 +55,7 @@ class ClevrerAnnotation:
 
 
 def read_annotation(path: Path, num_frames: int) -> ClevrerAnnotation:
-    """The annotation in a file. An object that a frame does not list is outside the view in it, and at 0.
-
-    Args:
-        path: the file.
-        num_frames: frames of the video.
-
-    Raises:
-        DataFilesError: it is not there, or not what it should be.
-    """
+    """The annotation in a file. An object that a frame does not list is outside the view in it, and at 0."""
     parse = partial(_parsed, num_frames=num_frames)
     return read_annotations(path, parse, "annotations", _LAYOUT)
 
@@ -122,9 +114,6 @@ def pseudo_masks(
         frames: numbers in the video.
         size: height and width of the video's frames.
         known: objects in the order of their ids; None to number them as the file first names them.
-
-    Raises:
-        DataFilesError: the file is not there, or not what it should be.
     """
     paint = partial(_painted, numbers=frames, size=size, known=known)
     return read_annotations(path, paint, "masks", _MASKS)

@@ -53,9 +53,6 @@ class CLEVRER(PreparableVideos):
         annotations: reads the annotations of splits that have some.
         test_split: "test", or "validation", which has annotations.
         loader: see `StoredVideos`.
-
-    Raises:
-        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     timed: ClassVar[Collection[str]] = TIMED

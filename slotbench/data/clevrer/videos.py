@@ -72,11 +72,7 @@ def find_places(path: Path, stored: str) -> Places | None:
 
 
 def movies_of(places: Places) -> dict[int, Path]:
-    """The movies of a split by number, in order, without the one whose annotation is broken.
-
-    Raises:
-        DataFilesError: there is none.
-    """
+    """The movies of a split by number, in order, without the one whose annotation is broken."""
     found: dict[int, Path] = {}
     for pattern in ("video_*.mp4", "video_*-*/video_*.mp4"):
         for file in places.videos.glob(pattern):

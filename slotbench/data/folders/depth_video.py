@@ -45,10 +45,6 @@ class DepthVideo(VideoFolder):
         crop: the least share of the image that a random crop of a training clip keeps, enlarged to the size of all,
             as SAVi++ has it (0.75); 1 for whole images.
         loader: see `VideoFolder`.
-
-    Raises:
-        ValueError: for arguments that cannot be; as a `DataFilesError`, where a video or its depth is missing or
-            damaged.
     """
 
     maps: ClassVar[Sequence[str]] = (MASKS, DEPTH, VALID)

@@ -50,9 +50,6 @@ def find_videos(path: Path, split: Split, maps: Sequence[str] = (MASKS,), fit: F
         split: whose.
         maps: the folders beside videos that are read with them.
         fit: how movies are kept in the user's cache folder; decodes those that are not there yet.
-
-    Raises:
-        DataFilesError: there is none, one cannot be read, or frames lie beside videos.
     """
     if not path.exists():
         raise DataFilesError(f"there is nothing at {path}; {_EXPECTED}")

@@ -35,16 +35,9 @@ _SIXTEEN_BITS = ("I;16", "I;16B", "I")
 class FrameMaps:
     """The maps of one video.
 
-    Args:
-        place: where they are, without the ending of a file.
-        kind: "masks", "depth" or "depth_valid".
-
     Attributes:
         path: the file or folder.
         length: frames that there are maps of.
-
-    Raises:
-        DataFilesError: there are none, or they are no such numbers.
     """
 
     def __init__(self, place: Path, kind: str) -> None:
@@ -66,11 +59,7 @@ class FrameMaps:
         self.length = len(self._files or self._array())
 
     def read(self, numbers: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """Maps of these frames, "time height width".
-
-        Raises:
-            DataFilesError: they have another size than the frames, or cannot be read.
-        """
+        """Maps of these frames, "time height width"."""
         if self._files is None:
             maps = list(self._array()[list(numbers)])
         else:
@@ -84,11 +73,7 @@ class FrameMaps:
         return np.stack(maps)
 
     def ids(self, numbers: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """Maps of these frames as int32, if they are ids.
-
-        Raises:
-            DataFilesError: they are not.
-        """
+        """Maps of these frames as int32, if they are ids."""
         found = self.read(numbers, size)
         if found.size and (found.min() < 0 or found.max() > np.iinfo(np.int32).max):
             raise DataFilesError(f"{self.path} holds ids below 0 or too large; expected 0, 1, 2, ...")
@@ -103,11 +88,7 @@ class FrameMaps:
 
 
 def find_maps(videos: Sequence[VideoFile], kind: str) -> list[FrameMaps] | None:
-    """The maps of all videos, or None where no folder has any.
-
-    Raises:
-        DataFilesError: some videos have maps and others not, or there are as many maps as frames nowhere.
-    """
+    """The maps of all videos, or None where no folder has any."""
     places = {parent: folder_named(parent, kind) for parent in {video.path.parent for video in videos}}
     if not any(place.is_dir() for place in places.values()):
         return None
@@ -127,11 +108,7 @@ def name_of(video: Path) -> str:
 
 
 def read_map(path: Path, kind: str) -> np.ndarray:
-    """The map "height width" of one frame: an npy file, or an image that was stored without losses.
-
-    Raises:
-        DataFilesError: it is damaged, or no such map.
-    """
+    """The map "height width" of one frame: an npy file, or an image that was stored without losses."""
     if path.suffix.lower() == ".npy":
         return _checked(map_npy(path), path, kind, 2)
     if kind == DEPTH:
@@ -151,11 +128,6 @@ def resize_depth(
 
     A pixel takes the nearest depth among those of the pixels that it covers, so that sparse depth does not get lost and
     no value arises between two objects; enlarged, it takes the one that it lies in.
-
-    Args:
-        depth: anything where it is not valid.
-        valid: pixels that have depth.
-        side: rows and columns of the result.
     """
     found = np.where(valid, depth, np.inf)
     for axis in (1, 2):

@@ -36,11 +36,7 @@ def is_hidden(name: str) -> bool:
 
 
 def visible(folder: Path) -> list[Path]:
-    """The files and folders in a folder that are not hidden, in the order of their names.
-
-    Raises:
-        DataFilesError: the folder cannot be read.
-    """
+    """The files and folders in a folder that are not hidden, in the order of their names."""
     try:
         return sorted(path for path in folder.iterdir() if not is_hidden(path.name))
     except OSError as error:
@@ -60,15 +56,7 @@ def natural_order(path: Path) -> Any:
 
 
 def frame_files(folder: Path, suffixes: Sequence[str]) -> list[Path]:
-    """The files of a folder that are frames of one video, or maps of them, in their order.
-
-    Args:
-        folder: where they are.
-        suffixes: endings of such files, in small letters.
-
-    Raises:
-        DataFilesError: the names are those of several videos.
-    """
+    """The files of a folder that are frames of one video, or maps of them, in their order."""
     files = sorted((path for path in visible(folder) if path.suffix.lower() in suffixes), key=natural_order)
     numbers = [tuple(map(int, _NUMBER.findall(file.stem))) for file in files]
     kinds = Counter(_NUMBER.sub("#", file.stem.lower()) for file in files)

@@ -24,9 +24,6 @@ def open_video(path: Path, fit: Fit | None = None) -> VideoFile | None:
     Args:
         path: the file or folder.
         fit: keeps movies decoded in the user's cache folder, as it makes their frames.
-
-    Raises:
-        DataFilesError: it looks like one and cannot be read.
     """
     suffix = path.suffix.lower()
     if path.is_dir():
@@ -80,11 +77,7 @@ class FrameFolder(_Read):
 
     @classmethod
     def open(cls, path: Path) -> FrameFolder | None:
-        """The video of a folder, or None if it holds no frames.
-
-        Raises:
-            DataFilesError: it holds frames of several videos.
-        """
+        """The video of a folder, or None if it holds no frames."""
         inside = visible(path)
         if any(file.suffix.lower() in IMAGES and not file.is_dir() for file in inside):
             return cls(path, IMAGES, read_frame)

@@ -48,9 +48,6 @@ class VideoFolder(StoredVideos):
         stride: reads every `stride`-th frame.
         channels: 3, or 1 for frames in grey.
         loader: see `StoredVideos`.
-
-    Raises:
-        ValueError: for arguments that cannot be; as a `DataFilesError`, where there is no video, or a damaged one.
     """
 
     maps: ClassVar[Sequence[str]] = (MASKS,)
@@ -87,11 +84,7 @@ class VideoFolder(StoredVideos):
         return Fit(self.resolution, self.resolution, self.channels)
 
     def found(self, split: Split) -> FoundVideos:
-        """The videos of a split, and what was left out; looked for once.
-
-        Raises:
-            DataFilesError: there is none, or one cannot be read.
-        """
+        """The videos of a split, and what was left out; looked for once."""
         if split not in self._found:
             self._found[split] = find_videos(self.path, split, self.maps, self.fit)
         return self._found[split]
@@ -129,14 +122,7 @@ class VideoFolder(StoredVideos):
 
 
 class FolderClips(ClipReader):
-    """Clips of videos in a folder, cropped and resized.
-
-    Args:
-        videos: the files.
-        masks: those of each video, if there are any.
-        fit: how frames become those of the data set.
-        stride: reads every `stride`-th frame.
-    """
+    """Clips of videos in a folder, cropped and resized."""
 
     def __init__(self, videos: list[VideoFile], masks: list[FrameMaps] | None, fit: Fit, stride: int = 1) -> None:
         self.videos, self.masks, self.fit, self.stride = videos, masks, fit, stride

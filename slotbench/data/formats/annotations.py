@@ -22,9 +22,6 @@ def read_annotations(path: Path, parse: Callable[[dict[str, Any]], Annotation], 
         parse: makes the annotations of the file's object, and may fail with any error of Python's on unknown content.
         option: the argument of the data set that, if false, does without the file.
         layout: what the file is expected to hold, in words.
-
-    Raises:
-        DataFilesError: the file is missing, damaged, or not what is expected.
     """
     if not path.is_file():
         raise DataFilesError(f"there is no file {path}; give {option}: false to do without")

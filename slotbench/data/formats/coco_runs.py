@@ -18,9 +18,6 @@ _FIRST, _MORE, _SIGN, _BITS = 48, 0x20, 0x10, 5
 def decode_coco_runs(counts: str | list[int], height: int, width: int) -> Bool[np.ndarray, "height width"]:
     """The pixels of a mask, of packed or plain lengths.
 
-    Raises:
-        ValueError: they do not add up to the pixels of the frame.
-
     Example:
         >>> decode_coco_runs([1, 2, 3], 2, 3).astype(int)
         array([[0, 1, 0],

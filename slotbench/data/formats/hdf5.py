@@ -20,13 +20,6 @@ class HDF5File:
     """A file whose data sets are read by name and index.
 
     A file that was opened before a fork must not be read after it, so that each process opens it for itself.
-
-    Args:
-        path: the file.
-        layout: what it is expected to hold, in words.
-
-    Raises:
-        DataFilesError: it is missing, or no HDF5 file.
     """
 
     def __init__(self, path: Path, layout: str) -> None:
@@ -38,11 +31,7 @@ class HDF5File:
             self._file()
 
     def arrays(self, axes: Mapping[str, int], within: str = "") -> dict[str, h5py.Dataset]:
-        """The data sets of these names that are there, with a number of axes each.
-
-        Raises:
-            DataFilesError: one has other axes, or holds no numbers.
-        """
+        """The data sets of these names that are there, with a number of axes each."""
         found = {}
         with self._refused():
             for name, count in axes.items():
@@ -63,11 +52,7 @@ class HDF5File:
             return dict(self._file().attrs)
 
     def read(self, name: str, index: Any) -> np.ndarray:
-        """The part `index` of a data set.
-
-        Raises:
-            DataFilesError: it cannot be read.
-        """
+        """The part `index` of a data set."""
         with self._refused():
             return np.asarray(self._file()[name][index])
 

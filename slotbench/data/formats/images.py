@@ -89,11 +89,7 @@ def refused_if_damaged(trouble: str, *also: type[Exception]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def opened_image(path: Path) -> Iterator[Image.Image]:
-    """An open image file.
-
-    Raises:
-        DataFilesError: it is damaged, or of another kind.
-    """
+    """An open image file."""
     with (
         open_file(path) as file,
         refused_if_damaged(f"{path} cannot be read as an image"),
@@ -103,27 +99,14 @@ def opened_image(path: Path) -> Iterator[Image.Image]:
 
 
 def read_frame(path: Path) -> UInt8[np.ndarray, "height width 3"]:
-    """An image file as a frame.
-
-    Raises:
-        DataFilesError: it cannot be read, or holds several images.
-    """
+    """An image file as a frame."""
     with opened_image(path) as image:
         _check_alone(path, image)
         return as_frame(image)
 
 
 def read_numbers(path: Path, modes: Sequence[str], expected: str) -> np.ndarray:
-    """The numbers "height width" of an image that stands for something else than colours: ids, or depth.
-
-    Args:
-        path: the file.
-        modes: of Pillow that can be meant.
-        expected: in words, what these are.
-
-    Raises:
-        DataFilesError: it cannot be read, has colours, or was compressed with losses, which make new numbers.
-    """
+    """The numbers "height width" of an image that stands for something else than colours: ids, or depth."""
     with opened_image(path) as image:
         if image.format in _LOSSY or (image.format == "TIFF" and image.info.get("compression") not in _EXACT_TIFF):
             raise DataFilesError(
@@ -137,11 +120,7 @@ def read_numbers(path: Path, modes: Sequence[str], expected: str) -> np.ndarray:
 
 
 def as_frame(image: Image.Image) -> UInt8[np.ndarray, "height width 3"]:
-    """An open image as viewers show it: upright, black where it is transparent, the upper 8 bits of 16.
-
-    Raises:
-        ValueError: its numbers have no range that is known.
-    """
+    """An open image as viewers show it: upright, black where it is transparent, the upper 8 bits of 16."""
     clear, kind = image.info.get("transparency"), image.format
     image.load()
     bits = min(int(getattr(image, "tag_v2", {}).get(_BITS, (16,))[0]), 16)
@@ -156,11 +135,7 @@ def as_frame(image: Image.Image) -> UInt8[np.ndarray, "height width 3"]:
 
 
 def decode_png(png: bytes | memoryview) -> np.ndarray:
-    """The pixels of a PNG as "channels height width": uint8, or uint16 of a grey image of 16 bits.
-
-    Raises:
-        DataFilesError: it is damaged.
-    """
+    """The pixels of a PNG as "channels height width": uint8, or uint16 of a grey image of 16 bits."""
     with refused_if_damaged(f"{len(png):,} bytes cannot be decoded as a PNG"), PngImageFile(io.BytesIO(png)) as image:
         pixels = np.array(image)
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)

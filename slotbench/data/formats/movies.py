@@ -28,11 +28,7 @@ _CONTAINERS = "mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm,mpeg,mpegts,mpegvideo"
 
 
 def decoded(path: Path) -> Iterator[np.ndarray]:
-    """The frames of a movie in order, "height width 3" in bytes, upright as its display matrix says.
-
-    Raises:
-        DataFilesError: PyAV is not installed, or the file is no movie, damaged, or has frames of several sizes.
-    """
+    """The frames of a movie in order, "height width 3" in bytes, upright as its display matrix says."""
     if find_spec("av") is None:
         raise DataFilesError(f"{path} needs PyAV: pip install 'slotbench[video]'; or give a folder of images")
     import av
@@ -82,11 +78,7 @@ class VideoFile(ABC):
 
     @abstractmethod
     def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
-        """Frames of these ascending numbers, each "height width 3" in bytes.
-
-        Raises:
-            DataFilesError: one cannot be read.
-        """
+        """Frames of these ascending numbers, each "height width 3" in bytes."""
 
     @cached_property
     def size(self) -> tuple[int, int]:

@@ -19,9 +19,6 @@ class GrowingNpy:
     Args:
         path: the file.
         count: entries that an earlier writer has finished; what lies behind them is dropped.
-
-    Raises:
-        ValueError: there are fewer.
     """
 
     def __init__(self, path: Path, count: int = 0) -> None:
@@ -40,11 +37,7 @@ class GrowingNpy:
         self._file.seek(stop)
 
     def append(self, entries: np.ndarray) -> None:
-        """Writes entries, "entries ...", all of one shape and type.
-
-        Raises:
-            ValueError: they differ from those before.
-        """
+        """Writes entries, "entries ...", all of one shape and type."""
         descr = np.lib.format.dtype_to_descr(entries.dtype)
         layout = {"descr": descr, "fortran_order": False, "shape": entries.shape[1:]}
         if self._layout is None:

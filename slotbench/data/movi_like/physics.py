@@ -131,11 +131,7 @@ def rotation_matrices(quaternions: np.ndarray) -> np.ndarray:
 
 
 def mujoco_version() -> str:
-    """The version of mujoco, which decides the bytes of a video.
-
-    Raises:
-        DataFilesError: it is not installed.
-    """
+    """The version of mujoco, which decides the bytes of a video."""
     try:
         import mujoco
     except ImportError as error:
@@ -153,14 +149,6 @@ def simulate(scene: Bodies, num_frames: int, surroundings: Surroundings | None =
 
     A contact with the floor has the products of both materials' friction and restitution, as in MOVi's simulator;
     between two objects mujoco takes the larger friction and the mean of how they spring back.
-
-    Args:
-        scene: the objects at the start.
-        num_frames: frames to simulate.
-        surroundings: what else they may run into.
-
-    Raises:
-        DataFilesError: mujoco is not installed.
     """
     mujoco_version()
     import mujoco

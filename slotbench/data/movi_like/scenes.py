@@ -70,9 +70,6 @@ class SceneLaw:
         spread: half the side of the square above which objects start.
         lowest_camera: the least elevation of the camera above the floor, in degrees.
         orbit: degrees by which the camera circles the vertical axis from one frame to the next.
-
-    Raises:
-        ValueError: for arguments that cannot be.
     """
 
     level: Level = "a"
@@ -101,11 +98,7 @@ class SceneLaw:
             raise ValueError(f"orbit is {self.orbit}; expected degrees per frame, from -180 to 180")
 
     def draw(self, rng: np.random.Generator) -> Scene:
-        """A scene.
-
-        Raises:
-            ValueError: the objects find no room to start in.
-        """
+        """A scene."""
         count = int(rng.integers(self.num_objects[0], self.num_objects[1] + 1))
         shapes, sizes, materials = rng.integers(0, 3, count), rng.integers(0, 2, count), rng.integers(0, 2, count)
         color_labels = rng.integers(0, len(COLORS), count)

@@ -28,18 +28,7 @@ _FLOOR_GLOSS = np.array([[1.0, 0.0, 0.0, 1.0]])
 
 
 class WholeSimulations(ClipReader):
-    """Videos of one split that are simulated whole: a subclass writes `video`.
-
-    Args:
-        split: of which the videos are.
-        num_videos: how many there are.
-        num_frames: frames of a video.
-        resolution: pixels per side.
-        samples_per_side: rays per pixel are its square.
-        seed: of the scenes.
-        depth: whether the distance from the camera is given.
-        threads: how many videos are made at a time.
-    """
+    """Videos of one split that are simulated whole: a subclass writes `video`."""
 
     cut: ClassVar[Collection[str]]
     """The arrays that have an axis of frames."""
@@ -89,16 +78,7 @@ class WholeSimulations(ClipReader):
 
 
 class SimulatedVideos(WholeSimulations):
-    """The videos of one split; video i depends on the split, i and these arguments alone.
-
-    Args:
-        law: what scenes are drawn from.
-        split: of which the videos are.
-        num_videos: how many there are.
-        num_frames: frames of a video.
-        zoom: times the focal length of MOVi's camera.
-        **look: the other arguments of `WholeSimulations`.
-    """
+    """The videos of one split; video i depends on the split, i and these arguments alone."""
 
     cut = ("frames", "masks", *TIMED)
 
@@ -161,14 +141,7 @@ class SimulatedVideos(WholeSimulations):
 
 
 def object_log(bodies: Bodies, motion: Trajectory, colors: np.ndarray, room: int) -> dict[str, np.ndarray]:
-    """The entries of `objects` that do not depend on cameras, padded to `room` objects.
-
-    Args:
-        bodies: the objects.
-        motion: what they do.
-        colors: "objects 3".
-        room: entries of the annotations.
-    """
+    """The entries of `objects` that do not depend on cameras, padded to `room` objects."""
     count = len(bodies.shapes)
     moving = {
         "positions": motion.positions,

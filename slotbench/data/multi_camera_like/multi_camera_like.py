@@ -14,8 +14,7 @@ from slotbench.data.clips import ClipSource
 from slotbench.data.movi_like.kept import KeptVideos
 from slotbench.data.multi_camera_like.scenes import LEVELS, Level
 from slotbench.data.multi_camera_like.videos import TIMED, PosedSimulations, draw_views
-from slotbench.data.posed_data import PosedData
-from slotbench.data.posed_views import Frame
+from slotbench.data.posed_data import Frame, PosedData
 from slotbench.interfaces import VideoBatch
 
 __all__ = ["MultiCameraLike"]
@@ -24,34 +23,20 @@ __all__ = ["MultiCameraLike"]
 class MultiCameraLike(PosedData, KeptVideos):
     """Moving objects that several posed cameras see at the same instants, simulated here after the 3-D sets of PSB.
 
-    Neither of these sets is public as far as is known; scores on ours compare only with each other.
+    Level "simple" is after Dynamic 3D CLEVR-Simple (Singh et al., PSB, App. C.1): 2 to 4 objects, thrown at the centre
+    of an empty floor, and 5 cameras on a hemisphere, drawn anew for each video. Level "ego" is after Dynamic 3D
+    CLEVR-Natural-Ego (App. C.2): 3 to 5 objects and an ego, which is not seen, move through four rooms with walls and a
+    prop each; 6 cameras on the ego look all around. docs/datasets.md says what differs from these sets, which are not
+    public; scores compare only with each other. Videos are kept as those of `MOViLike` are.
 
-    Level "simple", after Dynamic 3D CLEVR-Simple (Singh et al., PSB, App. C.1): 2 to 4 objects on an empty floor,
-    thrown at its centre, 32 frames; 5 cameras anywhere on a hemisphere of radius 8, 25 degrees or more above the floor,
-    look at the centre. They stand still and are drawn anew for each video. Cubes, cylinders and spheres (the paper has
-    a monkey too), 32 colours, 3 sizes, rubber and metal. Colours repeat. Floor and lamp are the same in all videos.
-
-    Level "ego", after Dynamic 3D CLEVR-Natural-Ego (App. C.2): 3 to 5 objects and an ego, which collides with them and
-    is not seen, start in one of four rooms and move anywhere, 24 frames; 6 cameras on the ego, `Front_Left`, `Front`,
-    `Front_Right`, `Back_Left`, `Back`, `Back_Right`, each 90 degrees wide, look all around. The ego keeps its heading.
-    The rooms have walls, doors where they meet, and a prop each, a tree, a snowman, a pile of cubes and a lantern (the
-    paper: elephant, tree, and statues of a cat and of a face), all of them background. Cubes, cylinders, spheres and
-    cones, no icosahedron and no torus; plain colours and a lamp in place of realistic materials and light.
-
-    mujoco moves the objects and the ray-caster of `MOViLike` draws them. The videos are made once and kept as those of
-    `MOViLike` are, in `$SLOTBENCH_CACHE/MultiCameraLike` and so on; `slotbench prepare MultiCameraLike` writes them to
-    a folder that `path` may name.
-
-    **Batches.** `frames` "batch time views 3 side side" are of the shown cameras, `held_out` is a batch of the same
-    steps from the others; both have `masks`, with ids that all cameras share, and `rays` "batch time views 6 side
-    side": origin and unit direction. Which cameras are shown is drawn for each clip in training and for each video in
-    evaluation, from their numbers alone. In `objects` of both: "cameras", camera-to-world matrices "batch time views 4
-    4", whose columns are right, up, backward and centre; "depth" "batch time views side side", the distance along the
-    ray (1000 where nothing is met); "views", which camera each view is; "focal" in pixels; "to_world", from the frame
-    of matrices and rays to the world. In `objects` of the batch alone, what `MOViLike` logs of each object, in the
-    world: "positions", "velocities", "quaternions", "scale", "color", "shape_label" (0 cube, 1 cylinder, 2 sphere, 3
-    cone), "size_label", "color_label", "material_label" (0 metal, 1 rubber), "present" and so on, and "visibility",
-    pixels of the masks of all cameras, shown or not, in their order "batch time cameras objects".
+    `frames` "batch time views 3 side side" are of the shown cameras, `held_out` is a batch of the same steps from the
+    others; both have `masks`, with ids that all cameras share, and `rays` "batch time views 6 side side": origin and
+    unit direction. Which cameras are shown is drawn for each clip in training and for each video in evaluation, from
+    their numbers alone. In `objects` of both: "cameras", camera-to-world matrices "batch time views 4 4", whose columns
+    are right, up, backward and centre; "depth" "batch time views side side" along the ray (1000 where nothing is met);
+    "views", which camera each view is; "focal" in pixels; "to_world", from the frame of matrices and rays to the world.
+    In `objects` of the batch alone, what `MOViLike` logs of each object, in the world, and "visibility", pixels of the
+    masks of all cameras, shown or not "batch time cameras objects".
 
     Args:
         path: a cache that `slotbench prepare MultiCameraLike` wrote with the same arguments; null to make it where
@@ -71,12 +56,7 @@ class MultiCameraLike(PosedData, KeptVideos):
         train_videos: videos that training clips are cut out of.
         val_videos: videos of the validation split.
         test_videos: videos of the test split.
-        loader: batches, workers, sizes, and the seed of the videos' order and of the cuts. Training goes through the
-            videos again and again until there are `train_size` clips; `val_size` and `test_size` are upper bounds.
-
-    Raises:
-        ValueError: for arguments that cannot be; when clips are asked for, as a `DataFilesError`, where mujoco or the
-            files of `path` are missing or not what they should be.
+        loader: see `StoredVideos`.
     """
 
     set_name = "MultiCameraLike"

@@ -22,15 +22,7 @@ _LAMP = np.array([5.0, -5.0, 9.0])
 
 
 class PosedSimulations(WholeSimulations):
-    """The videos of one split, all cameras of each; video i depends on the split, i and these arguments alone.
-
-    Args:
-        level: what scenes are drawn from.
-        split: of which the videos are.
-        num_videos: how many there are.
-        num_frames: frames of a video.
-        **look: the other arguments of `WholeSimulations`.
-    """
+    """The videos of one split, all cameras of each; video i depends on the split, i and these arguments alone."""
 
     cut = ("frames", "masks", *TIMED)
 

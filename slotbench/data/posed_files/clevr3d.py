@@ -11,9 +11,8 @@ from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.cameras import look_at
 from slotbench.data.folders.frame_maps import read_mask_image
 from slotbench.data.formats.images import read_frame
-from slotbench.data.posed_data import PosedData
+from slotbench.data.posed_data import Frame, PosedData, PosedVideos
 from slotbench.data.posed_files.scenes import PosedFiles, PosedImages
-from slotbench.data.posed_views import Frame, PosedVideos
 from slotbench.errors import DataFilesError
 from slotbench.io import read_npz
 
@@ -47,9 +46,6 @@ class CLEVR3D(PosedData):
         frame: of matrices and rays: "world", or "first", that of the first shown camera.
         max_objects: scenes with more objects are left out.
         loader: see `StoredVideos`.
-
-    Raises:
-        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     def __init__(

@@ -14,9 +14,8 @@ from slotbench.data.folders.names import visible
 from slotbench.data.folders.video_files import VideoFile, open_video
 from slotbench.data.formats.images import Fit
 from slotbench.data.formats.movies import keep_movies
-from slotbench.data.posed_data import PosedData
+from slotbench.data.posed_data import Frame, PosedData, PosedVideos
 from slotbench.data.posed_files.scenes import PosedFiles, PosedImages, check_matrices
-from slotbench.data.posed_views import Frame, PosedVideos
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import View
 from slotbench.io import read_npz
@@ -53,9 +52,6 @@ class PosedVideoFolder(PosedData):
         axes: columns of the rotations: "opengl" (right, up, backward; Blender) or "opencv" (right, down, forward).
         frame: of matrices and rays: "world", or "first", that of the first shown camera at the clip's first step.
         loader: see `StoredVideos`.
-
-    Raises:
-        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     def __init__(

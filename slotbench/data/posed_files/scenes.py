@@ -49,11 +49,7 @@ class PosedFiles(ClipReader):
 
     @abstractmethod
     def posed(self, video: int, frames: range) -> PosedImages:
-        """Some frames of a video.
-
-        Raises:
-            DataFilesError: they are missing, or not what they should be.
-        """
+        """Some frames of a video."""
 
     def name(self, video: int, start: int) -> str | None:
         """That of the video; videos that are cut into clips say which one, too."""
@@ -81,11 +77,7 @@ class PosedFiles(ClipReader):
 
 
 def check_matrices(matrices: np.ndarray, path: Path) -> np.ndarray:
-    """Checks that matrices "... 4 4" lead from a camera to the world.
-
-    Raises:
-        DataFilesError: they have other numbers in their last row or no rotation before it.
-    """
+    """Checks that matrices "... 4 4" lead from a camera to the world."""
     values = matrices.astype(np.float64)
     rotation = values[..., :3, :3]
     unit = np.allclose(rotation @ np.swapaxes(rotation, -1, -2), np.eye(3), atol=1e-2)

@@ -9,9 +9,8 @@ import numpy as np
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.formats.images import read_frame
-from slotbench.data.posed_data import PosedData
+from slotbench.data.posed_data import Frame, PosedData, PosedVideos
 from slotbench.data.posed_files.scenes import PosedFiles, PosedImages, check_matrices
-from slotbench.data.posed_views import Frame, PosedVideos
 from slotbench.errors import DataFilesError
 from slotbench.io import read_text
 
@@ -43,9 +42,6 @@ class UORFScenes(PosedData):
         frame: of matrices and rays: "world", or "first", that of the first shown camera.
         val_scenes: scenes that are validated on.
         loader: see `StoredVideos`.
-
-    Raises:
-        ValueError: for arguments that cannot be; as a `DataFilesError`, where files are missing or damaged.
     """
 
     def __init__(

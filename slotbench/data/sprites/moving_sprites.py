@@ -59,9 +59,6 @@ class MovingSprites(SimulatedData):
         birth_frames: the number of these frames.
         texture: "none", or patterns of light on the "sprites", in colours on the "background", or "both".
         loader: batches, workers, sizes and seed; without workers is best unless the training process is the bottleneck.
-
-    Raises:
-        ValueError: for arguments that cannot be, and for sprites that find no room without occlusion.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 11_520, "val": 1280, "test": 1280}

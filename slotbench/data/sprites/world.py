@@ -86,11 +86,7 @@ class DrawnSprites:
 
 @dataclass(frozen=True)
 class SpriteWorld:
-    """The distribution that sprites are drawn from; `MovingSprites` has the arguments.
-
-    Raises:
-        ValueError: for arguments that cannot be.
-    """
+    """The distribution that sprites are drawn from; `MovingSprites` has the arguments."""
 
     num_sprites: int = 3
     resolution: int = _SIDE
@@ -125,9 +121,6 @@ class SpriteWorld:
         Args:
             generators: one per clip.
             num_frames: of a clip; without occlusion, sprites do not overlap in any of them.
-
-        Raises:
-            ValueError: without occlusion, where no clip is found.
         """
         drawn = [self._draw(generator, num_frames) for generator in generators]
         sprites = self._sprites(np.stack([uniform for uniform, _, _ in drawn]))
@@ -188,12 +181,6 @@ def draw_sprites(sprites: Sprites, num_frames: int, resolution: int, first: int 
 
     A sprite's patch is set to whole pixels (halves go up) and cut off at the frame's edges; of two sprites on one
     pixel the one with the higher index is seen. Row is y, column is x.
-
-    Args:
-        sprites: that are drawn.
-        num_frames: frames to draw.
-        resolution: pixels per side.
-        first: the frame to begin with.
     """
     batch, count = sprites.births.shape
     shape = (batch, num_frames, 3, resolution, resolution)

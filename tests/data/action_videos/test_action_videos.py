@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotbench.data.action_videos.action_videos import ActionVideos
-from slotbench.data.action_videos.actions import action_vectors, actions_of_frames
 from slotbench.data.action_videos.memory_maze import MemoryMaze
+from slotbench.data.action_videos.recordings import action_vectors, actions_of_frames
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoSpec
 

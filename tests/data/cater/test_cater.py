@@ -198,7 +198,7 @@ def test_a_cache_of_something_else_and_a_video_of_another_length_are_refused(
         clips(data_of(tmp_path / "lists"), "test", [0])
     other = write_cater(tmp_path / "set")
     write_video(other / "videos/CATER_new_000003.avi", np.zeros((5, 24, 32, 3), np.uint8))
-    with pytest.raises(DataFilesError, match=r"000003.avi has other than 13 frames"):
+    with pytest.raises(DataFilesError, match=r"000003.avi has 5 frames, and the first video of the lists 13"):
         data_of(other).prepare(tmp_path / "out", lambda what, done, total: None, jobs=1)
     bare = tmp_path / "bare"
     data_of(folder, scenes=False).prepare(bare, lambda what, done, total: None, jobs=1)

@@ -1,4 +1,4 @@
-"""What every test file relies on: one thread, checked shapes, hypothesis profiles, GPU tests only where there is a GPU.
+"""What every test file relies on: one thread, shapes that can be checked, hypothesis profiles, GPU tests on GPUs alone.
 
 Runs in every worker process of pytest-xdist as well as in the process that starts them.
 """
@@ -56,6 +56,8 @@ class _UncheckedModules:
 
 install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
 sys.meta_path.insert(0, _UncheckedModules)
+# checking takes up to a third of the time: shapes are checked in contracts, and everywhere at night (CHECK_SHAPES=1)
+jaxtyping_config.update("jaxtyping_disable", os.environ.get("CHECK_SHAPES") != "1")
 
 # No deadline: the first call of a compiled kernel takes seconds. On a CI machine every run draws the same examples.
 settings.register_profile("local", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -63,12 +65,23 @@ settings.register_profile("fixed", parent=settings.get_profile("local"), derando
 settings.load_profile("fixed" if os.environ.get("CI") else "local")
 
 
+def _with_shapes(checked: bool) -> Iterator[None]:
+    before = jaxtyping_config.jaxtyping_disable
+    jaxtyping_config.update("jaxtyping_disable", not checked)
+    yield
+    jaxtyping_config.update("jaxtyping_disable", before)
+
+
+@pytest.fixture(scope="module")
+def checked_shapes() -> Iterator[None]:
+    """For modules whose calls are to have the shapes that their annotations say: the contracts."""
+    yield from _with_shapes(True)
+
+
 @pytest.fixture(scope="module")
 def unchecked_shapes() -> Iterator[None]:
-    """For modules that repeat calls whose shapes other tests check: checking takes up to a third of their time."""
-    jaxtyping_config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping_config.update("jaxtyping_disable", False)
+    """For modules of contracts that repeat calls whose shapes others check, and at night."""
+    yield from _with_shapes(False)
 
 
 # optional: without pytest-xdist, as on a machine with what the tests marked gpu need and no more, nobody calls it

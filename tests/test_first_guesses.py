@@ -18,8 +18,6 @@ from slotbench.errors import UserError
 from slotbench.interfaces import DataSpec, PartError, TemporalCore, TokenSpec, VideoBatch, VideoSpec
 from slotbench.registry import RegistryError
 
-pytestmark = pytest.mark.usefixtures("unchecked_shapes")
-
 FRAME = VideoSpec(channels=3, height=16, width=16)
 SPEC = DataSpec(FRAME, FRAME)
 PIXELS = torch.rand(2, 3, 3, 16, 16, generator=torch.Generator().manual_seed(0))  # batch time channels height width

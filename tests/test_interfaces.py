@@ -116,6 +116,7 @@ def test_frames_are_bytes_or_floats(dtype: torch.dtype) -> None:
     assert VideoBatch(frames, torch.arange(2)[None]).frames.dtype == dtype
 
 
+@pytest.mark.usefixtures("checked_shapes")
 def test_a_batch_whose_axes_disagree_is_caught() -> None:
     with pytest.raises(TypeCheckError):
         VideoBatch(torch.zeros(1, 2, 3, 4, 4), torch.arange(3)[None])

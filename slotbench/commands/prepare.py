@@ -85,7 +85,7 @@ def _coder(run: str, frame: VideoSpec) -> Coder:
     from slotbench.data.preparing import Coder
     from slotbench.interfaces import unit_frames
     from slotbench.pretrained.weights import find_checkpoint
-    from slotbench.tasks.codes.trained_tokenizer import trained_tokenizer
+    from slotbench.tasks.codes.chosen_tokenizer import trained_tokenizer
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = trained_tokenizer(run, frame).to(device)

@@ -23,11 +23,8 @@ __all__ = [
 class Aggregation(nn.Module, ABC):
     """How inverted attention turns (assignment of tokens to slots, values) into one update per slot.
 
-    A subclass takes `dim` as its first argument and gives every other one a default. One that must see the updates of
-    all slots and steps before it knows their scale is a `StagedAggregation`.
-
-    Args:
-        dim: width of a value and of an update; with several heads, that of one head.
+    A subclass takes `dim`, the width of a value and of an update (of one head), as its first argument and gives every
+    other one a default.
     """
 
     def __init__(self, dim: int):
@@ -38,18 +35,16 @@ class Aggregation(nn.Module, ABC):
     def forward(
         self, assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
     ) -> Float[Tensor, "*batch slots dim"]:
-        """`assignment` sums to 1 over the slots (of all heads, where heads compete) for each token.
+        """One update per slot; `assignment` sums to 1 over the slots (of all heads, where these compete) for a token.
 
-        A token that a step may not see has a share of zero in all of them. Leading axes of `values` of length one are
-        shared by all that `assignment` has there.
+        It is zero in all slots for a token that a step may not see. Leading axes of `values` of length one are shared.
         """
 
 
 class StagedAggregation(Aggregation):
     """An aggregation whose scale depends on the updates of all slots, steps and clips at once.
 
-    Inverted attention goes through the steps in chunks, whose weights it may compute a second time in the backward
-    pass. It therefore gathers chunk by chunk, and calls `rescale` once with all that was gathered.
+    Inverted attention gathers chunk by chunk of the steps, and calls `rescale` once with all that was gathered.
     """
 
     def forward(
@@ -72,12 +67,9 @@ class StagedAggregation(Aggregation):
 
 
 class TokenSums(NamedTuple):
-    """What each slot has won of the tokens that it may see, summed over tokens, in float32 at least.
+    """Sums over the tokens that a slot may see, in float32 at least: values by weight, weights, and the tokens' number.
 
-    Attributes:
-        values: sum of the values by weight; the weight is the share, plus `SummedAggregation.share_offset`.
-        mass: sum of the weights.
-        num_tokens: that are visible.
+    The weight is the share, plus `SummedAggregation.share_offset`.
     """
 
     values: Float[Tensor, "*batch slots dim"]
@@ -88,8 +80,8 @@ class TokenSums(NamedTuple):
 class SummedAggregation(Aggregation):
     """An aggregation that needs sums over the tokens and nothing else of them.
 
-    Such sums are linear in the values. Attention can thus sum the tokens, which are many, and map the sums, which are
-    few, to values: `from_sums` never learns which. A subclass writes `from_sums` in the place of `forward`.
+    Attention can thus sum the tokens, which are many, and map the sums, which are few, to values. A subclass writes
+    `from_sums` in the place of `forward`.
     """
 
     share_offset: float = 0.0
@@ -135,13 +127,9 @@ def gather_values(
 ) -> Float[Tensor, "*batch slots dim"]:
     """Sum of the values by share, in float32 at least, under autocast too.
 
-    The sum over 16,384 tokens of size 4 is above the largest number of float16, and three digits of bfloat16 are few
-    for statistics.
-
-    Args:
-        assignment: share of each slot in each token.
-        values: leading axes of length one are shared by all that `assignment` has there, without a copy.
+    Leading axes of `values` of length one are shared by all that `assignment` has there, without a copy.
     """
+    # the sum over 16,384 tokens of size 4 is above the largest number of float16
     dtype = torch.promote_types(torch.promote_types(assignment.dtype, values.dtype), torch.float32)
     with torch.autocast(values.device.type, enabled=False):
         return torch.einsum("...st,...td->...sd", assignment.to(dtype), values.to(dtype))

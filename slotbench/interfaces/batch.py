@@ -21,12 +21,10 @@ _BEYOND = 0.01
 
 @dataclass
 class VideoBatch:
-    """A batch of clips. Every sample of a batch has the same layout, so one slice in time fits all.
-
-    `VideoBatch(frames)` is one of frames alone, a tensor or a numpy array: `time` counts their steps from 0.
+    """A batch of clips of one layout; `VideoBatch(frames)` is one of frames alone, whose steps count from 0.
 
     Where several cameras see each step, `frames`, `masks`, `rays` and `features` have an axis of views after that of
-    time. They are of the views that are shown to the encoder.
+    time, of the views that are shown to the encoder.
 
     Attributes:
         frames: bytes (`uint8`) in 0..255, or floats in [0, 1]; parts, tasks and metrics read `pixels`.
@@ -43,15 +41,9 @@ class VideoBatch:
         codes: a tokenizer's codes of each frame, where the task has one, for encoders that read them.
         objects: the simulator's log or the set's annotations, e.g. "positions" (batch frames objects 2); not
             cut by a slice.
-        hidden: steps whose frame is hidden from the model, which has their action alone (causal masking of frames); for
-            encoders with `hides_frames`.
-        index: which clip of its split each one is, where a data set's loader sets it; several processes have
-            different clips of one batch.
-        held_out: the same steps from views that no encoder is shown; a decoder is given this batch in place of the
-            whole one, and paints the views of its rays.
-
-    Raises:
-        UserError: frames without `time` have other axes.
+        hidden: steps whose frame is hidden from the model, for encoders with `hides_frames`.
+        index: which clip of its split each one is, where a data set's loader sets it.
+        held_out: the same steps from views that no encoder is shown; a decoder paints the views of its rays.
     """
 
     frames: (
@@ -86,9 +78,6 @@ class VideoBatch:
                 "batch time height width channels".
             masks: instance ids, integers of any type or true and false for 1 and 0, the same without the channels.
             start: absolute index of the first step, for a video that comes in pieces.
-
-        Raises:
-            UserError: the shapes, the type or the range of the values are others.
         """
         if frames.ndim not in (4, 5) or frames.shape[-1] not in (1, 3):
             raise UserError(
@@ -116,11 +105,7 @@ class VideoBatch:
 
     @property
     def pixels(self) -> Float[Tensor, "batch time *views channels height width"]:
-        """The frames as floats in [0, 1]: bytes divided by 255, floats as they are.
-
-        Raises:
-            UserError: frames are neither bytes nor floats.
-        """
+        """The frames as floats in [0, 1]: bytes divided by 255, floats as they are (`unit_frames`)."""
         return unit_frames(self.frames)
 
     @property
@@ -132,11 +117,7 @@ class VideoBatch:
         return self.frames.shape[0]
 
     def require(self, name: str) -> Tensor:
-        """The field `name`, for those who cannot do without it.
-
-        Raises:
-            ValueError: the data set does not have it.
-        """
+        """The field `name`; a ValueError if the data set does not have it."""
         value = getattr(self, name)
         if value is None:
             raise ValueError(f"this data set gives no {name}, which is needed here: choose a data set that does")
@@ -166,15 +147,8 @@ class VideoBatch:
     def take_rays(self, chosen: Integer[Tensor, "batch time rays"]) -> VideoBatch:
         """Some pixels of every step as one view of a single row, for a decoder that paints them (`paints_rays`).
 
-        Args:
-            chosen: which pixels, counted through views, rows and columns; as many for each step.
-
-        Returns:
-            a batch whose `frames`, `masks` and `rays` are "batch time 1 channels 1 rays", "batch time 1 1 rays" and
-            "batch time 1 6 1 rays"; nothing else but `time` is in it.
-
-        Raises:
-            ValueError: the batch has no rays.
+        `chosen` counts pixels through views, rows and columns. The batch has `time`, and `frames`, `masks` and `rays`
+        "batch time 1 channels 1 rays", "batch time 1 1 rays" and "batch time 1 6 1 rays".
         """
         rays = self.require("rays")
         views, height, width = rays.shape[2], rays.shape[-2], rays.shape[-1]
@@ -250,11 +224,7 @@ def _frames_alone(frames: Any) -> Tensor:
 
 
 def to_unit_range(batch: VideoBatch) -> VideoBatch:
-    """The batch with `pixels` for its frames, held-out views too, so that later steps need not convert them again.
-
-    Raises:
-        UserError: frames are neither bytes nor floats.
-    """
+    """The batch with `pixels` for its frames, held-out views too, so that later steps need not convert them again."""
     frames, held_out = unit_frames(batch.frames), batch.held_out and to_unit_range(batch.held_out)
     if frames is batch.frames and held_out is batch.held_out:
         return batch
@@ -279,11 +249,7 @@ def unit_frames(frames: Tensor) -> Tensor:
 
 
 def check_unit_range(frames: Tensor) -> None:
-    """Refuses floats that are not in [0, 1], up to 0.01 beyond, as those in 0..255 are; it reads every pixel.
-
-    Raises:
-        UserError: a pixel is outside, or no number.
-    """
+    """Refuses floats that are not in [0, 1], up to 0.01 beyond, as those in 0..255 are; it reads every pixel."""
     if not frames.numel():
         return
     low, high = (float(value) for value in frames.detach().aminmax())

@@ -12,12 +12,7 @@ __all__ = ["DescribedClips", "Piece", "View", "WholeVideos"]
 
 @dataclass(frozen=True)
 class View:
-    """The part of a video's frames that arrays about it show, whatever the size of these arrays.
-
-    Attributes:
-        frame: height and width of the video's frames, in pixels.
-        box: top, left, height and width of the part, in pixels of these frames.
-    """
+    """The part of a video's frames that arrays about it show: a box (top, left, height, width) in pixels of them."""
 
     frame: tuple[int, int]
     box: tuple[int, int, int, int]
@@ -59,15 +54,7 @@ class DescribedClips:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some frames of one video.
-
-    Attributes:
-        video: the video's number in its source.
-        number: its number among those that are read.
-        start: the first frame.
-        stop: one past the last frame.
-        length: frames of the video.
-    """
+    """Frames `start` to `stop` (exclusive) of `length` of a video, number `video` of its source."""
 
     video: int
     number: int

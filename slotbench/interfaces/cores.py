@@ -34,10 +34,9 @@ State = Any
 AttentionKind = Literal["assignment", "reading"]
 """Meaning of attention weights: which slot wins each token, or which tokens each slot reads.
 
-"assignment": slots compete for a token, so that the weights of every token sum to 1 over the slots (with several heads,
-over the slots of all heads where these compete, summed over heads). Only this is a segmentation of the tokens.
-"reading": a slot spreads over the tokens, so that its weights sum to 1 over the tokens, or to less where the core can
-also read nothing (RIM's null input). Every slot may read the same token.
+"assignment": slots compete for a token, whose weights sum to 1 over the slots (of all heads, where these compete). Only
+this is a segmentation of the tokens. "reading": a slot spreads over the tokens, so that its weights sum to 1 over the
+tokens, or to less where the core can also read nothing (RIM's null input).
 """
 
 
@@ -56,13 +55,8 @@ class CoreOutput:
             attended to among its inputs, the null input last; `communication` "batch time slots slots", the weight of
             each other slot in what it received; `inputs` "batch time inputs tokens", which input won each token;
             `schemata` "batch time slots schemata", by which of several updates each slot was changed, one-hot.
-        frame_slots: what the core made of the frame of each step before it looked at its own state, if it has such
-            slots; their number may be another. They carry a gradient, so that a task can decode them beside `slots`.
         losses: terms that the core itself adds to the loss, scalars by name, each a mean over the steps of the call.
             `VariationalPrediction` adds them; other tasks train without them.
-
-    Raises:
-        PartError: `attention` without its kind.
     """
 
     slots: Float[Tensor, "batch time slots dim"]
@@ -70,7 +64,6 @@ class CoreOutput:
     state: State
     attention_kind: AttentionKind | None = None
     details: dict[str, Tensor] = field(default_factory=dict)
-    frame_slots: Float[Tensor, "batch time inputs frame_dim"] | None = None
     losses: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -83,33 +76,21 @@ class CoreOutput:
 
 
 class CoreStep(NamedTuple):
-    """Output of one step of a `RecurrentCore`.
-
-    Attributes:
-        slots: of the step.
-        attention: as in `CoreOutput`, without the axis of time.
-        state: after the step.
-        details: as in `CoreOutput`, without the axis of time; the same names at every step.
-        frame_slots: as in `CoreOutput`, without the axis of time.
-    """
+    """Output of one step of a `RecurrentCore`: the fields of `CoreOutput` without the axis of time."""
 
     slots: Float[Tensor, "batch slots dim"]
     attention: Float[Tensor, "batch slots tokens"] | None
     state: State
     details: Mapping[str, Tensor] = {}
-    frame_slots: Float[Tensor, "batch inputs frame_dim"] | None = None
 
 
 class TemporalCore(nn.Module, ABC):
     """Turns the tokens of a clip into slots, in parallel over time, with explicit state.
 
-    A subclass takes a `TokenSpec` as its first argument, gives every other argument a default, and sets `slot_spec`.
-    Streaming, roll-out and truncated back-propagation are all the same call on shorter clips: nothing is cached on the
-    module, the caller passes `state` from one call to the next. The laws that every registered core must keep are
-    in `slotbench.testing.laws`.
-
-    Args:
-        token_spec: the output of the encoder.
+    A subclass takes the encoder's `TokenSpec` as its first argument, gives every other argument a default, and sets
+    `slot_spec`. Streaming, roll-out and truncated back-propagation are all the same call on shorter clips: nothing is
+    cached on the module, the caller passes `state` from one call to the next. The laws that every registered core must
+    keep are in `slotbench.testing.laws`.
     """
 
     slot_spec: SlotSpec
@@ -198,15 +179,10 @@ class RecurrentCore(TemporalCore):
         return self.run(self.per_step(tokens), state)
 
     def run(self, inputs: Any, state: State) -> CoreOutput:
-        """Runs `cell` over the steps of `inputs`, which are what `per_step` returns.
-
-        For a subclass whose `forward` makes the inputs in another way, such as from the state that the clip begins
-        with.
-        """
+        """Runs `cell` over the steps of `inputs`, which are what `per_step` returns."""
         slots: list[Tensor] = []
         attentions: list[Tensor] = []
         details: dict[str, list[Tensor]] = {}
-        frame_slots: list[Tensor] = []
         for step_inputs in unbind_time(inputs):
             step = CoreStep(*self.cell(step_inputs, state))
             state = step.state
@@ -215,15 +191,12 @@ class RecurrentCore(TemporalCore):
                 attentions.append(step.attention)
             for name, value in step.details.items():
                 details.setdefault(name, []).append(value.detach())
-            if step.frame_slots is not None:
-                frame_slots.append(step.frame_slots)
         return CoreOutput(
             torch.stack(slots, dim=1),
             torch.stack(attentions, dim=1) if attentions else None,
             state,
             self.attention_kind if attentions else None,
             {name: torch.stack(values, dim=1) for name, values in details.items()},
-            torch.stack(frame_slots, dim=1) if frame_slots else None,
         )
 
 

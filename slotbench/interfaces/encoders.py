@@ -57,8 +57,4 @@ class CodeEncoder(Encoder):
 
     @abstractmethod
     def share(self, tables: CodeTables) -> None:
-        """Reads by these vectors from now on, which are trained through both parts.
-
-        Raises:
-            PartError: they are of another width or for other codes than its own.
-        """
+        """Reads by these vectors from now on, which are trained through both parts."""

@@ -91,11 +91,7 @@ class Reporter:
         return []
 
     def metric_infos(self, names: Iterable[str]) -> dict[str, MetricInfo]:
-        """What logged numbers are, as far as they are declared.
-
-        Args:
-            names: as logged, without the stage.
-        """
+        """What logged numbers are, as far as they are declared; names are those logged, without the stage."""
         found = {headline.metric.partition("/")[2]: headline for headline in self.headlines()}
         return {
             name: MetricInfo(name, found[name].label, found[name].higher_is_better) for name in names if name in found
@@ -115,34 +111,20 @@ class Reporter:
 
     @property
     def piece_frames(self) -> int | None:
-        """Frames of a piece, if `predict` reads whole videos piece by piece; None if it reads clips.
-
-        A task that gives a number continues in `predict_step` from the piece before (`slotbench.tasks.pieces`), and has
-        `recording`.
-        """
+        """Frames of a piece, if `predict` reads whole videos piece by piece and has `recording`; None for clips."""
         return None
 
     def recording(self, folder: Path, frames: int, save: Sequence[str] = ()) -> Recording:
-        """Gathers the pieces of one video.
-
-        Args:
-            folder: where to keep what is large.
-            frames: of the whole video.
-            save: arrays to keep.
-        """
-        raise NotImplementedError(
-            f"{type(self).__name__} has piece_frames, so that videos come in pieces; expected a method recording, too"
-        )
+        """Gathers the pieces of a video of so many frames, what is large in a folder; `save` names arrays to keep."""
+        raise NotImplementedError
 
 
 @dataclass
 class Segmentation:
-    """Slots of a clip, and where they are.
+    """Slots of every frame, with what says where they are.
 
     Attributes:
-        slots: the slots of every frame.
-        attention: share of each token that a slot won, if slots compete for the tokens in the core and it returns
-            attention.
+        attention: share of each token that a slot won, if slots compete for the tokens.
         masks: the decoder's masks at the size of the frames, if it has masks.
         attention_kind: of the core's attention; only an "assignment" is in `attention`.
     """
@@ -154,11 +136,7 @@ class Segmentation:
 
 
 class Predictor(ABC):
-    """A task that predicts the frames after a context one by one.
-
-    Attributes:
-        context: true frames that it reads first.
-    """
+    """A task that predicts the frames after a context, so many true ones that it reads first, one by one."""
 
     context: int
 
@@ -198,9 +176,7 @@ class Reasoner(ABC):
     ) -> tuple[Integer[Tensor, "batch targets height width"], State]:
         """The class of every pixel of the targets that are due within the next steps, and the state after those steps.
 
-        Args:
-            batch: the next steps of clips, with the targets that are due within them.
-            state: returned by the previous call; None at the start of the clips.
+        `state` is what the previous call returned, None at the start of the clips.
         """
 
     @abstractmethod
@@ -214,9 +190,7 @@ class Segmenter(ABC):
     def stream(self, batch: VideoBatch, state: State | None) -> tuple[Segmentation, State]:
         """Slots and masks of the next frames of clips, and the state that the frames after them are read from.
 
-        Args:
-            batch: the next frames.
-            state: returned by the previous call; None at the start of the clips.
+        `state` is what the previous call returned, None at the start of the clips.
         """
         raise NotImplementedError(f"{type(self).__name__} reads clips whole; expected a method stream")
 
@@ -237,9 +211,6 @@ class Segmenter(ABC):
 
 def rounded_shares(masks: Float[Tensor, "*batch slots height width"]) -> Float[Tensor, "*batch slots height width"]:
     """Soft masks in float16, as they are saved: the slot that has a pixel has it still, though others round to as much.
-
-    Args:
-        masks: shares, finite.
 
     Example:
         >>> close = torch.tensor([0.3, 0.30001]).view(2, 1, 1)

@@ -28,12 +28,10 @@ class VideoSpec:
         num_actions: size of the action vector that comes with a step; 0 where there is none.
         vector_actions: whether an action is a vector of any numbers, such as a pose; otherwise it is one-hot.
         num_views: cameras per step. With 1, tensors have no axis of views.
-        patches_per_side: 1 where a step is a whole frame. P > 1 where each frame has been cut into P x P cells that are
-            shown one after the other in row-major order, so that step s is cell s % P^2 of frame s // P^2; `height` and
-            `width` are then those of one cell.
+        patches_per_side: 1 where a step is a whole frame. With P > 1 step s is cell s % P^2, in row-major order, of
+            frame s // P^2, and `height` and `width` are those of one cell.
         palette: red, green and blue in 0..255 of each class, where the channels are classes.
-        codes: the codes that a task has for the step beside its pixels, as a tokenizer's `code_spec` has them; None
-            where there are none.
+        codes: the codes that a task has for the step beside its pixels, as a tokenizer's `code_spec` has them.
     """
 
     channels: int
@@ -77,9 +75,8 @@ class DataSpec:
 class TokenSpec:
     """Output of an encoder per step: `num_tokens` vectors of width `dim`, on a `grid` (rows, columns) if any.
 
-    Where several views are shown, `num_tokens` is of as many as `VideoSpec.num_views` says. Data may show another
-    number in evaluation: an encoder that `takes_views` then gives proportionally more or fewer, one view after the
-    other, for cores that read tokens as a set.
+    Where data shows other numbers of views in evaluation, an encoder that `takes_views` gives proportionally more or
+    fewer, one view after the other, for cores that read tokens as a set.
     """
 
     dim: int

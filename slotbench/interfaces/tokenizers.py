@@ -65,20 +65,12 @@ class Tokenizer(nn.Module, ABC):
     def embed(
         self, codes: Integer[Tensor, "batch time *views rows cols"]
     ) -> Float[Tensor, "batch time *views embedding_dim rows cols"]:
-        """Rows of the codebook by code, without a gradient.
-
-        Raises:
-            PartError: the tokenizer has no `codebook`.
-        """
+        """Rows of the codebook by code, without a gradient."""
         return F.embedding(codes, self._table().detach()).movedim(-1, -3)
 
     @property
     def embedding_dim(self) -> int:
-        """Width of `embed`.
-
-        Raises:
-            PartError: the tokenizer has no `codebook`.
-        """
+        """Width of `embed`."""
         return self._table().shape[1]
 
     @property

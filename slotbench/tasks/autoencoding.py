@@ -3,30 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from slotbench.figures.slot_panels import slot_panel, slot_video
 from slotbench.figures.slot_recording import SlotRecording
-from slotbench.interfaces import CoreOutput, Decoded, Segmentation, Segmenter, State, VideoBatch
+from slotbench.interfaces import (
+    CoreOutput,
+    Decoded,
+    Segmentation,
+    Segmenter,
+    State,
+    TemporalCore,
+    VideoBatch,
+    WindowedCore,
+)
 from slotbench.metrics.contingency import masks_to_labels, resized_masks
 from slotbench.metrics.discovery_scores import DiscoveryScores
-from slotbench.tasks.pieces import (
-    WHOLE,
-    StreamPosition,
-    continue_stream,
-    frame_by_frame,
-    may_be_cut,
-    piece_frames,
-)
-from slotbench.tasks.slot_task import SlotTask
+from slotbench.pretrained.feature_extractor import FeatureExtractor
+from slotbench.tasks.slot_task import SlotTask, frame_by_frame, may_be_cut
 
-__all__ = ["Autoencoded", "AutoencodingTask", "frame_size"]
+__all__ = ["Autoencoded", "AutoencodingTask", "features_as_frames", "frame_size"]
+
+
+PIECE = 16
+"""Frames of a piece."""
+
+WHOLE = 1 << 40
+"""More frames than any video has."""
+
+
+@dataclass
+class StreamPosition:
+    """Position in a video after its last piece, and the state from which the next piece continues.
+
+    Attributes:
+        video: number of the video.
+        step: number of the next step.
+        state: of the core after the step before; with a window, the tokens that the next steps look back to.
+    """
+
+    video: int
+    step: int
+    state: State
+
+    def state_for(self, batch: VideoBatch) -> State | None:
+        """The state that `batch` continues from; None if it does not continue this video."""
+        fits = len(batch) == 1 and int(batch.time[0, 0]) == self.step and _video(batch) == self.video
+        return self.state if fits and self.step else None
+
+    @classmethod
+    def after(cls, batch: VideoBatch, state: State) -> StreamPosition:
+        """Where `batch` ends."""
+        return cls(_video(batch), int(batch.time[0, -1]) + 1, state)
 
 
 @dataclass
@@ -97,11 +132,7 @@ class AutoencodingTask(SlotTask, Segmenter):
         return painted.clamp(0, 1)
 
     def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
-        """The decoder's output as frames in [0, 1].
-
-        Raises:
-            ValueError: it is no image.
-        """
+        """The decoder's output as frames in [0, 1]."""
         painted = self.image(decoded.reconstruction)
         if painted is None:
             raise ValueError("this task reconstructs features, which are no frames")
@@ -210,3 +241,52 @@ class AutoencodingTask(SlotTask, Segmenter):
     def _components(self, batch: VideoBatch, slots: Tensor) -> Tensor | None:
         components = self.decoder(slots, self.read(batch)).components
         return None if components is None else self.image(components)
+
+
+def piece_frames(core: TemporalCore) -> int:
+    """Frames of a piece for this core: one that sees later steps must be given a video whole."""
+    return PIECE if core.causal else WHOLE
+
+
+def continue_stream(
+    core: TemporalCore, tokens: Float[Tensor, "batch time tokens dim"], state: State | None, window: int | None
+) -> tuple[CoreOutput, State]:
+    """Reads the next steps of a video as if it were read at once; returns the output and the state for the next call.
+
+    Args:
+        core: the core.
+        tokens: of the next steps.
+        state: returned by the last call; None at the start of a video.
+        window: each step is computed from so many frames; None for all.
+    """
+    if window is None:
+        out = core(tokens, state)
+        return out, out.state
+    assert isinstance(core, WindowedCore)
+    seen = tokens if state is None else torch.cat([state, tokens], dim=1)
+    out = core.sliding_window(seen, window)
+    steps = tokens.shape[1]
+    attention = None if out.attention is None else out.attention[:, -steps:]
+    kept = seen[:, seen.shape[1] - min(window - 1, seen.shape[1]) :]
+    details = {name: value[:, -steps:] for name, value in out.details.items()}
+    return CoreOutput(out.slots[:, -steps:], attention, None, out.attention_kind, details), kept
+
+
+def _video(batch: VideoBatch) -> int:
+    return -1 if batch.index is None else int(batch.index[0])
+
+
+def features_as_frames(batch: VideoBatch, encoder: nn.Module, extractor: FeatureExtractor | None = None) -> VideoBatch:
+    """The batch with features in the place of its frames.
+
+    Args:
+        batch: clips.
+        encoder: reads them, in the dtype of its parameters.
+        extractor: makes the features from the frames; None for those of the data.
+    """
+    if extractor is not None:
+        found = extractor(batch.pixels)
+    else:
+        found = batch.require("features").to(next(encoder.parameters()).dtype)
+    # masks and rays are of the frames' pixels
+    return replace(batch, frames=found, features=None, masks=None, rays=None)

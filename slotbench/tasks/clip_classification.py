@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim import AdamW
 
+from slotbench.data.base import check_choices
 from slotbench.figures.charts import absence_chart
 from slotbench.figures.labels import label_sheet
-from slotbench.interfaces import (
-    DataSpec,
-    Decoded,
-    Decoder,
-    Encoder,
-    Segmentation,
-    Segmenter,
-    SlotSpec,
-    TemporalCore,
-    TokenSpec,
-    VideoBatch,
-    VideoSpec,
-)
+from slotbench.interfaces import DataSpec, Decoded, Segmentation, Segmenter, VideoBatch
 from slotbench.metrics.contingency import resized_masks
-from slotbench.metrics.label_scores import LabelScores, grid_distances
+from slotbench.metrics.label_scores import LabelScores
 from slotbench.metrics.scores import Score
-from slotbench.tasks.features import features_as_frames
+from slotbench.tasks.autoencoding import features_as_frames
+from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import check_choices, check_logits
+from slotbench.tasks.part_checks import check_logits
 from slotbench.tasks.slot_task import SlotTask
 
 __all__ = ["ClipClassification"]
@@ -46,10 +34,9 @@ Frozen = Literal["nothing", "encoder", "encoder and core"]
 class ClipClassification(SlotTask, Segmenter):
     """Classifies a clip from the slots of its last step; the loss is the cross-entropy of the label.
 
-    The label is a class image of one pixel, the last target of the clip. Scores are Top-1 and Top-5 (ties are broken at
-    random, for each clip alike in every evaluation) and, of cells of a grid, the L1 distance in cells; by group and by
-    frames since the snitch was seen where the data knows them. See `slotbench.metrics.label_scores.LabelScores` for
-    names and baselines.
+    The label is a class image of one pixel, the last target of the clip. Scores are Top-1 and Top-5 and, of cells of a
+    grid, the L1 distance in cells; by group and by frames since the snitch was seen where the data knows them
+    (`slotbench.metrics.label_scores.LabelScores`).
 
     Trained directly, or fine-tuned: `init_from` takes over encoder and core of a run that was pre-trained, for example
     by `SlotAutoencoding` on the same data, and prints what was taken; `frozen` leaves them as they are.
@@ -66,25 +53,20 @@ class ClipClassification(SlotTask, Segmenter):
         decoder: makes what reads the slots of a step, from the core's `SlotSpec` and the target's `VideoSpec`; for
             example `ClassTokenDecoder`.
         labels: what the classes are: "cells" of a square grid, numbered row by row, or mere "classes".
-        distance_weight: times the expected L1 distance of a cell drawn from the prediction, added to the loss.
         dense_targets: also learn from the targets of earlier steps.
         frozen: what keeps the weights that it starts from: "nothing", the "encoder", or "encoder and core".
-
-    Raises:
-        ValueError: the target is no label, cells make no square, an argument cannot be.
     """
 
     monitor = ("val/loss", "min")
 
     def __init__(
         self,
-        encoder: Callable[[VideoSpec], Encoder],
-        core: Callable[[TokenSpec], TemporalCore],
-        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
-        optimizer: Callable[[Iterable], Optimizer] = AdamW,
-        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        encoder: EncoderFactory,
+        core: CoreFactory,
+        decoder: DecoderFactory,
+        optimizer: OptimizerFactory = AdamW,
+        schedule: ScheduleFactory = WarmupCosine,
         labels: Labels = "cells",
-        distance_weight: float = 0.0,
         dense_targets: bool = False,
         frozen: Frozen = "nothing",
         init_from: str | None = None,
@@ -97,24 +79,16 @@ class ClipClassification(SlotTask, Segmenter):
                 f"{data_spec.target.width} pixels: choose a data set with such labels, for example CATERLike"
             )
         check_choices(labels=(labels, Labels), frozen=(frozen, Frozen))
-        if distance_weight < 0 or (distance_weight > 0 and labels != "cells"):
-            raise ValueError(
-                f"distance_weight is {distance_weight} with labels='{labels}'; expected 0 or more, and 0 where the "
-                "labels are no cells of a grid"
-            )
         parts = None
         if data_spec is not None and data_spec.features is not None:
             parts = DataSpec(input=data_spec.features, target=data_spec.target)
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, parts)
         check_logits(self.decoder, "ClipClassification takes logits of classes: give")
         self.labels: Labels = labels
-        self.distance_weight = distance_weight
         self.dense_targets = dense_targets
         self.frozen: Frozen = frozen
         num_classes = self.data_spec.target.channels
         self.declare_scores(*(LabelScores(num_classes, labels == "cells") for _ in range(2)))
-        distances = grid_distances(self.scores_of("val").side) if labels == "cells" else None
-        self.register_buffer("distances", distances, persistent=False)
         if frozen != "nothing":
             self.encoder.requires_grad_(False)
         if frozen == "encoder and core":
@@ -157,14 +131,10 @@ class ClipClassification(SlotTask, Segmenter):
         return resized_masks(attention.unflatten(-1, grid), size) if of_frames else None
 
     def loss(self, output: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
-        """Cross-entropy of the last targets, those that were decoded, plus distance and the decoder's own terms."""
+        """Cross-entropy of the last targets, those that were decoded, plus the decoder's own terms."""
         logits = at_least_float32(output.reconstruction.flatten(0, 1)).flatten(1)
         wanted = batch.require("target")[:, -output.reconstruction.shape[1] :].flatten().long()
-        value = F.cross_entropy(logits, wanted)
-        if self.distance_weight:
-            assert isinstance(self.distances, Tensor)
-            value = value + self.distance_weight * (logits.softmax(1) * self.distances[wanted]).sum(1).mean()
-        return output.add_losses(value)
+        return output.add_losses(F.cross_entropy(logits, wanted))
 
     def score(self, batch: VideoBatch, scores: LabelScores) -> Tensor:
         """Scores the last target."""

@@ -22,9 +22,6 @@ class GivenWeights:
         lpips_weights: a state dict with the features of AlexNet, in torchvision's naming.
         lpips_heads: one with LPIPS's linear heads, in the lpips package's naming; by default in `lpips_weights` too.
         fvd_weights: one of I3D with the 400 classes of Kinetics, in the naming of its PyTorch port.
-
-    Raises:
-        ValueError: heads without a network.
     """
 
     lpips_weights: str | None = None
@@ -42,9 +39,6 @@ class GivenWeights:
             channels: of a frame.
             side: height or width of a frame, pixels, whichever is less.
             frames: of a whole video.
-
-        Raises:
-            ValueError: the videos are too small or too short, or neither grey nor RGB.
         """
         if self.lpips_weights is not None and (channels not in (1, 3) or side < MIN_SIDE):
             raise ValueError(
@@ -58,11 +52,7 @@ class GivenWeights:
             )
 
     def load_lpips(self) -> LPIPS | None:
-        """LPIPS, or None without weights.
-
-        Raises:
-            WeightError: a file is not there, or lacks a tensor; the message names them.
-        """
+        """LPIPS, or None without weights."""
         if self.lpips_weights is None:
             return None
         files = [path for path in (self.lpips_weights, self.lpips_heads) if path is not None]
@@ -77,11 +67,7 @@ class GivenWeights:
         return (lpips,) if lpips is not None and stage == "test" else ()
 
     def load_i3d(self) -> I3D | None:
-        """The network of FVD, or None without weights.
-
-        Raises:
-            WeightError: the file is not there, or lacks a tensor; the message names them.
-        """
+        """The network of FVD, or None without weights."""
         if self.fvd_weights is None:
             return None
         return I3D.from_tensors(read_files([self.fvd_weights], "FVD"), self.fvd_weights)

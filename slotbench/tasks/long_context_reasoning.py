@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Literal
 
 import numpy as np
@@ -11,29 +10,16 @@ from einops import rearrange
 from jaxtyping import Float, Integer
 from torch import Tensor
 from torch.nn import functional as F
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim import AdamW
 
 from slotbench.figures.painting import paint_classes, paint_slots
 from slotbench.figures.sheets import Row, contact_sheet
-from slotbench.interfaces import (
-    DataSpec,
-    Decoded,
-    Decoder,
-    Encoder,
-    Reasoner,
-    SlotSpec,
-    State,
-    TemporalCore,
-    TokenSpec,
-    VideoBatch,
-    VideoSpec,
-    detach_state,
-)
+from slotbench.interfaces import DataSpec, Decoded, Reasoner, State, VideoBatch, detach_state
 from slotbench.metrics.balls import BallScores
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.metrics.scores import Score
 from slotbench.nn.distributed import sum_over_processes
+from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
@@ -64,9 +50,6 @@ class LongContextReasoning(SlotTask, Reasoner):
         truncate_gradient: stop the gradient where chunks meet.
         loss_reduction: "mean" over pixels, or "sum" as the paper's equation 39 prints it (over pixels, mean over
             images).
-
-    Raises:
-        ValueError: if the number of class weights is not the number of classes, or `anneal` is not an increasing pair.
     """
 
     monitor = ("val/loss", "min")
@@ -80,11 +63,11 @@ class LongContextReasoning(SlotTask, Reasoner):
 
     def __init__(
         self,
-        encoder: Callable[[VideoSpec], Encoder],
-        core: Callable[[TokenSpec], TemporalCore],
-        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
-        optimizer: Callable[[Iterable], Optimizer] = AdamW,
-        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        encoder: EncoderFactory,
+        core: CoreFactory,
+        decoder: DecoderFactory,
+        optimizer: OptimizerFactory = AdamW,
+        schedule: ScheduleFactory = WarmupCosine,
         dense_targets: bool = False,
         class_weights: list[float] | None = None,
         anneal: tuple[float, float] = (0.3, 0.45),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,35 +11,22 @@ from einops import rearrange
 from jaxtyping import Float, Integer
 from torch import Tensor
 from torch.nn import functional as F
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim import AdamW
 
 from slotbench.data.base import SlotDataModule
 from slotbench.figures.view_sheets import turn_video, view_sheet, view_video, without_sheet
-from slotbench.interfaces import (
-    DataSpec,
-    Decoded,
-    Decoder,
-    Encoder,
-    PartError,
-    Segmentation,
-    Segmenter,
-    SlotSpec,
-    TemporalCore,
-    TokenSpec,
-    VideoBatch,
-    VideoSpec,
-)
+from slotbench.interfaces import DataSpec, Decoded, PartError, Segmentation, Segmenter, VideoBatch
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.mask_metrics import mask_headline
 from slotbench.metrics.scores import Score
 from slotbench.metrics.view_scores import NovelViewScores
+from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import check_counts, check_whole_frames
+from slotbench.tasks.part_checks import check_whole_frames
 from slotbench.tasks.slot_task import SlotTask
 
 __all__ = ["NovelViewAutoencoding", "ViewsPainted"]
@@ -75,16 +61,9 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
     test it is that of all pixels, and whole images are painted in pieces; the number of shown cameras may be another.
 
     Scores: `psnr/held_out`, `psnr_foreground/held_out` (pixels of objects), `ssim/held_out` and, given weights,
-    `lpips/held_out` of cameras that the encoder was not shown, and the same of those that it was; FG-ARI and the other
-    segmentation scores of the decoder's masks in all cameras, with the scopes `frame`, `video`, `step` and `scene` (the
-    four groupings of the paper) and of the held-out cameras alone; errors of depth where the decoder gives it and the
-    data has it. See `NovelViewScores` for the names.
-
-    Baselines of the images are the data set's (`held_out_baselines`), such as the nearest shown camera, the mean image
-    and the empty scene. Those of the masks are those of `SlotAutoencoding`: rectangles are the same in each camera, and
-    clusters of colour are of all cameras and steps of a clip.
-
-    Slots that are drawn are drawn in evaluation by the number of the clip, as in `SlotAutoencoding`.
+    `lpips/held_out` of cameras that the encoder was not shown, and the same of those that it was; segmentation scores
+    of the decoder's masks with the scopes `frame`, `video`, `step` and `scene`; errors of depth where there is any. See
+    `NovelViewScores` for the names. Baselines of images are the data set's (`held_out_baselines`).
 
     Source: PSB, Sections 3.2 and 5.2 and Appendix D.4; which rays are drawn, the paper does not say.
 
@@ -94,35 +73,26 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         encoder: makes an encoder that `takes_views` from the `VideoSpec` of the cameras that are shown.
         decoder: makes a decoder that `paints_rays` from the core's `SlotSpec` and the `VideoSpec` of an image.
         rays_per_step: rays of each step of a clip that are painted in training, drawn with replacement.
-        held_out_share: share of these that are of held-out cameras; null to draw from all cameras alike.
         contrast_share: share of these that are drawn where an image differs from its mean colour, in proportion to the
             squared difference; it falls linearly from this at the beginning of a training to 0 at its end.
-        rays_at_once: rays, of all clips and steps together, that are painted at once in evaluation, at most (one ray of
-            each step at least); it changes memory and time, and no value.
-        baseline_clips: clips of each evaluation set that baselines of the masks are scored on, the first ones; 0 for no
-            baselines, of images neither.
+        rays_at_once: rays that are painted at once in evaluation, at most; it changes memory and time, and no value.
+        baseline_clips: clips of each evaluation set that baselines are scored on, the first ones; 0 for none.
         lpips_weights: a file with AlexNet's features, for LPIPS in the test; see `GivenWeights`.
         lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
-        slot_pictures: in every evaluation also show each clip's last step with one slot after the other taken out, and,
-            where the data set has cameras for it (`turntable`), a turn around that step; for decoders of any number of
-            slots.
-
-    Raises:
-        ValueError: the data is not of several cameras, or an argument cannot be.
-        PartError: the decoder does not paint single rays, or the encoder takes one view.
+        slot_pictures: in every evaluation also show each clip's last step with one slot after the other taken out, and
+            a turn around that step where the data set has cameras for it (`turntable`).
     """
 
     monitor = ("val/loss", "min")
 
     def __init__(
         self,
-        encoder: Callable[[VideoSpec], Encoder],
-        core: Callable[[TokenSpec], TemporalCore],
-        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
-        optimizer: Callable[[Iterable], Optimizer] = AdamW,
-        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        encoder: EncoderFactory,
+        core: CoreFactory,
+        decoder: DecoderFactory,
+        optimizer: OptimizerFactory = AdamW,
+        schedule: ScheduleFactory = WarmupCosine,
         rays_per_step: int = 256,
-        held_out_share: float | None = None,
         contrast_share: float = 0.0,
         rays_at_once: int = 4096,
         baseline_clips: int = 200,
@@ -143,11 +113,8 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         for name, count in {"rays_per_step": rays_per_step, "rays_at_once": rays_at_once}.items():
             if count < 1:
                 raise ValueError(f"{name} is {count}; expected 1 or more")
-        if held_out_share is not None and not 0 <= held_out_share <= 1:
-            raise ValueError(f"held_out_share is {held_out_share}; expected a share from 0 to 1, or null")
         if not 0 <= contrast_share <= 1:
             raise ValueError(f"contrast_share is {contrast_share}; expected a share from 0 to 1")
-        check_counts("clips", baseline_clips=baseline_clips)
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         if not self.decoder.paints_rays:
             raise PartError(
@@ -156,7 +123,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
             )
         frame = self.data_spec.input
         self.rays_per_step, self.rays_at_once = rays_per_step, rays_at_once
-        self.held_out_share, self.contrast_share = held_out_share, contrast_share
+        self.contrast_share = contrast_share
         self.slot_pictures = slot_pictures
         self.given_weights = GivenWeights(lpips_weights, lpips_heads)
         self.given_weights.check(frame.channels, min(frame.height, frame.width), 1)
@@ -343,13 +310,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
 
     def _drawn(self, batch: VideoBatch) -> Integer[Tensor, "batch time rays"]:
         """Which pixels are painted in training, counted through the cameras that are shown and those held out."""
-        everything, rays, share = batch.all_views(), self.rays_per_step, self.held_out_share
-        weights = self._pixel_weights(everything)
-        if share is None or batch.held_out is None:
-            return _draw(weights.flatten(2), rays)
-        shown, held_out = weights[:, :, : batch.num_views].flatten(2), weights[:, :, batch.num_views :].flatten(2)
-        others = round(share * rays)
-        return torch.cat([_draw(shown, rays - others), shown.shape[-1] + _draw(held_out, others)], dim=-1)
+        return _draw(self._pixel_weights(batch.all_views()).flatten(2), self.rays_per_step)
 
     def _pixel_weights(self, batch: VideoBatch) -> Float[Tensor, "batch time views height width"]:
         """How often pixels are drawn, over the mean of their step."""

@@ -31,9 +31,6 @@ class AdamTF(Optimizer):
         lr: learning rate.
         betas: how much of the averages of the gradient and of its square stays at each step.
         eps: added to the root of the average square.
-
-    Raises:
-        ValueError: a number out of its range.
     """
 
     def __init__(self, params: ParamsT, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
@@ -91,9 +88,6 @@ class WarmupCosine(LambdaLR):
         total_steps: optimiser steps of the whole training.
         warmup: share of `total_steps` spent warming up, in [0, 1).
         final_fraction: learning rate at the end, as a fraction of the peak.
-
-    Raises:
-        ValueError: `warmup` is not a share, or `final_fraction` is negative.
     """
 
     def __init__(self, optimizer: Optimizer, total_steps: int, warmup: float = 0.025, final_fraction: float = 0.0):
@@ -128,9 +122,6 @@ class WarmupStepsCosine(LambdaLR):
         total_steps: optimiser steps of the whole training.
         warmup_steps: steps from 0 to the peak.
         reach_zero_at_end: let the cosine last until the end of the training.
-
-    Raises:
-        ValueError: a negative `warmup_steps`.
     """
 
     def __init__(
@@ -164,9 +155,6 @@ class WarmupHalfLife(LambdaLR):
         warmup_steps: steps from 0 to the peak.
         half_life: steps in which the learning rate halves; None for a rate that stays after the warm-up.
         decay_after_warmup: count the steps of decay from the end of the warm-up.
-
-    Raises:
-        ValueError: a negative `warmup_steps` or a `half_life` below 1.
     """
 
     def __init__(

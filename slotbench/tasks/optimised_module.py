@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -21,6 +21,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from slotbench.errors import lines
 from slotbench.lightning_compat import follow_until_averaged, restore_loader_position
 from slotbench.nn.parameters import decay_groups, one_group
+from slotbench.tasks.factories import OptimizerFactory
 from slotbench.tasks.optimizer_factories import (
     LENGTHS,
     TrainingSettingsError,
@@ -55,9 +56,6 @@ class OptimisedModule(LightningModule):
         part_rates: learning rates of parts, by name, where they are not the optimiser's.
         constant_parts: parts whose learning rate the schedule leaves alone.
         clip_by: what the trainer's gradient clipping bounds.
-
-    Raises:
-        ValueError: for a `decay` that there is not.
     """
 
     part_rates: Mapping[str, float] = MappingProxyType({})
@@ -66,7 +64,7 @@ class OptimisedModule(LightningModule):
 
     def __init__(
         self,
-        optimizer: Callable[[Iterable], Optimizer],
+        optimizer: OptimizerFactory,
         schedule: Callable[..., LRScheduler],
         decay: Decay,
     ) -> None:
@@ -98,9 +96,6 @@ class OptimisedModule(LightningModule):
         Args:
             total_steps: of the training; None if nothing but the clock ends it.
             with_schedule: whether the number is known.
-
-        Raises:
-            TrainingSettingsError: they do not.
         """
         part_groups(self, self.part_rates, self.constant_parts, one_group)
         optimizer = build_optimizer(self._optimizer, [nn.Parameter(torch.zeros(1))])
@@ -183,11 +178,7 @@ class OptimisedModule(LightningModule):
 
     @property
     def progress(self) -> float:
-        """Share of the training that is done, 0 to 1.
-
-        Raises:
-            TrainingSettingsError: nothing but the clock ends the training, so that its length is not known.
-        """
+        """Share of the training that is done, 0 to 1."""
         if self.total_steps is None:
             raise TrainingSettingsError(
                 lines(

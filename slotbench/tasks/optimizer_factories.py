@@ -47,9 +47,6 @@ def build_optimizer(factory: Callable[[Iterable], Optimizer], groups: Iterable, 
         groups: the parameters.
         fuse: whether AdamW may be fused. A fused one takes gradients that a scaler has enlarged, so that what reads or
             clips them before the step would see the enlarged ones.
-
-    Raises:
-        TrainingSettingsError: it refuses an argument, or one is not a finite number.
     """
     groups = list(groups)
     # copies, because an optimiser writes its settings into the groups
@@ -93,10 +90,6 @@ def build_schedule(factory: Callable[..., LRScheduler], optimizer: Optimizer, to
         factory: makes a schedule from the optimiser.
         optimizer: whose learning rate it sets.
         total_steps: steps of the whole training; None if nothing but the clock ends it.
-
-    Raises:
-        TrainingSettingsError: it refuses an argument, needs to know how long the training is, is none that a step can
-            follow, or sets one learning rate where parts have rates of their own.
     """
     before = [group["lr"] for group in optimizer.param_groups]
     length, by_place = _length_argument(factory)
@@ -197,9 +190,6 @@ def part_groups(
             the longer one holds.
         constant: parts whose learning rate stays as it is, whatever the schedule.
         grouped: makes groups of the parameters of one part, by what decays.
-
-    Raises:
-        TrainingSettingsError: there is no such part, or it has nothing to train.
     """
     parts = sorted({*rates, *constant}, key=len, reverse=True)
     members: dict[str, list[nn.Parameter]] = {"": [], **{part: [] for part in parts}}
@@ -222,11 +212,7 @@ def part_groups(
 
 
 def hold_constant(schedule: LRScheduler) -> None:
-    """Takes the groups that are marked out of a schedule.
-
-    Raises:
-        TrainingSettingsError: there are some, and the schedule is none that multiplies rates.
-    """
+    """Takes the groups that are marked out of a schedule."""
     marked = [number for number, group in enumerate(schedule.optimizer.param_groups) if group.get(_CONSTANT)]
     if not marked:
         return

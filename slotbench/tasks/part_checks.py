@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 from torch import Tensor, nn
 
@@ -24,9 +24,7 @@ from slotbench.interfaces import (
 
 __all__ = [
     "check_batch",
-    "check_choices",
     "check_core_output",
-    "check_counts",
     "check_decoded",
     "check_logits",
     "check_tokens",
@@ -48,11 +46,7 @@ _EXAMPLES: dict[type, str] = {
 
 
 def check_batch(batch: VideoBatch, frame: VideoSpec) -> None:
-    """Refuses frames of another size than `frame` and pixels outside of [0, 1], which it reads; and masks of floats.
-
-    Raises:
-        UserError: says what there is, and what is expected.
-    """
+    """Refuses frames of another size than `frame`, pixels outside of [0, 1] (it reads all), and masks of floats."""
     sizes = (frame.channels, frame.height, frame.width)
     if batch.frames.shape[-3:] != sizes:
         raise UserError(
@@ -70,11 +64,7 @@ def check_batch(batch: VideoBatch, frame: VideoSpec) -> None:
 
 
 def part_of(given: Any, name: PartName, *specs: VideoSpec | TokenSpec | SlotSpec) -> Any:
-    """The part that a task was given built already, or the one that the factory it was given builds from these sizes.
-
-    Raises:
-        PartError: it is neither.
-    """
+    """The part that a task was given built already, or the one that a factory builds from these sizes."""
     if isinstance(given, nn.Module):
         return given
     if not callable(given):
@@ -86,11 +76,7 @@ def part_of(given: Any, name: PartName, *specs: VideoSpec | TokenSpec | SlotSpec
 
 
 def spec_of(part: nn.Module, name: PartName, kind: type[Spec]) -> Spec:
-    """The sizes that a part which has just been built announces, a `TokenSpec` or a `SlotSpec`.
-
-    Raises:
-        PartError: it has none, or something else in their place.
-    """
+    """The sizes that a part which has just been built announces; a PartError if it has none."""
     attribute = "token_spec" if kind is TokenSpec else "slot_spec"
     spec = getattr(part, attribute, None)
     if isinstance(spec, kind):
@@ -103,11 +89,7 @@ def spec_of(part: nn.Module, name: PartName, kind: type[Spec]) -> Spec:
 
 
 def check_tokens(encoder: Encoder, tokens: Any, batch: VideoBatch, shown: VideoSpec) -> None:
-    """Refuses tokens that are not what the encoder announces; with other numbers of views, proportionally as many.
-
-    Raises:
-        PartError: they have another shape.
-    """
+    """Refuses tokens that are not what the encoder announces; with other numbers of views, proportionally as many."""
     spec = spec_of(encoder, "encoder", TokenSpec)
     count = spec.num_tokens * batch.num_views // shown.num_views
     wanted = (len(batch), batch.num_steps, count, spec.dim)
@@ -115,11 +97,7 @@ def check_tokens(encoder: Encoder, tokens: Any, batch: VideoBatch, shown: VideoS
 
 
 def check_core_output(core: nn.Module, output: Any, tokens: Tensor) -> None:
-    """Refuses an output of a core that is not what its `slot_spec` announces.
-
-    Raises:
-        PartError: it is no `CoreOutput`, or slots or attention have another shape.
-    """
+    """Refuses an output of a core that is no `CoreOutput`, or not what its `slot_spec` announces."""
     if not isinstance(output, CoreOutput):
         raise PartError(f"{_who(core, 'core')} returned a {type(output).__name__}; expected a CoreOutput")
     spec = spec_of(core, "core", SlotSpec)
@@ -130,11 +108,7 @@ def check_core_output(core: nn.Module, output: Any, tokens: Tensor) -> None:
 
 
 def check_decoded(decoder: Decoder, output: Any, slots: Tensor, target: VideoSpec, batch: VideoBatch | None) -> None:
-    """Refuses an output of a decoder that has not the sizes of the target, or of the rays where it paints those.
-
-    Raises:
-        PartError: it is no `Decoded`, or something in it has another shape.
-    """
+    """Refuses an output of a decoder that has not the sizes of the target, or of the rays where it paints those."""
     if not isinstance(output, Decoded):
         raise PartError(f"{_who(decoder, 'decoder')} returned a {type(output).__name__}; expected a Decoded")
     views: tuple[int, ...] = (target.num_views,) if target.num_views > 1 else ()
@@ -167,11 +141,7 @@ def _who(part: nn.Module, name: PartName) -> str:
 
 
 def check_views(encoder: Encoder, shown: VideoSpec, decoder: Decoder, wanted: VideoSpec) -> None:
-    """Refuses an encoder or a decoder of one view per step where there are several.
-
-    Raises:
-        PartError: it takes one, and there are more.
-    """
+    """Refuses an encoder or a decoder of one view per step where there are several; a PartError."""
     for name, part, spec in (("encoder", encoder, shown), ("decoder", decoder, wanted)):
         if spec.num_views > 1 and not part.takes_views:
             raise PartError(
@@ -181,14 +151,9 @@ def check_views(encoder: Encoder, shown: VideoSpec, decoder: Decoder, wanted: Vi
 
 
 def check_logits(decoder: Decoder, does: str) -> None:
-    """Refuses a decoder that bounds its image by a sigmoid of its own, where the loss takes logits.
+    """Refuses a decoder that bounds its image by a sigmoid of its own, where the loss takes logits; a PartError.
 
-    Args:
-        decoder: that has been built.
-        does: what the loss does with the image, and what else to do, up to "give".
-
-    Raises:
-        PartError: it does.
+    `does` says what the loss does with the image, and what else to do, up to "give".
     """
     if decoder.paints_pixels:
         raise PartError(
@@ -198,16 +163,7 @@ def check_logits(decoder: Decoder, does: str) -> None:
 
 
 def check_whole_frames(data_spec: DataSpec, does: str, example: str) -> None:
-    """Refuses data whose target is not a frame like the input.
-
-    Args:
-        data_spec: of the data.
-        does: why a task needs it, how the sentence begins.
-        example: a data set that will do.
-
-    Raises:
-        ValueError: the target is another one, or frames are cut into patches.
-    """
+    """Refuses data whose target is not a frame like the input; `does` begins the sentence, `example` is a data set."""
     frame, target = data_spec.input, data_spec.target
     sizes = [(spec.channels, spec.height, spec.width) for spec in (frame, target)]
     if frame.patches_per_side != 1 or sizes[0] != sizes[1]:
@@ -215,20 +171,6 @@ def check_whole_frames(data_spec: DataSpec, does: str, example: str) -> None:
             f"{does}; this data gives {frame} and wants {target}: choose a data set of whole frames, for example "
             f"{example}"
         )
-
-
-def check_choices(**chosen: tuple[str, Any]) -> None:
-    """Refuses a word that is none of a `Literal`'s, each with the name of its argument."""
-    for name, (given, choices) in chosen.items():
-        if given not in get_args(choices):
-            raise ValueError(f"no {name} named {given!r}; choose one of {', '.join(get_args(choices))}")
-
-
-def check_counts(kind: str, **counts: int) -> None:
-    """Refuses a negative number of clips or frames, each with the name of its argument."""
-    for name, count in counts.items():
-        if count < 0:
-            raise ValueError(f"{name} is {count}; expected a number of {kind}, or 0 for none")
 
 
 def check_window(core: nn.Module, window: int | None) -> None:

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim import AdamW
 
-from slotbench.interfaces import (
-    DataSpec,
-    Decoder,
-    Encoder,
-    SlotSpec,
-    TemporalCore,
-    TokenSpec,
-    VideoBatch,
-    VideoSpec,
-)
+from slotbench.data.base import check_choices
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
 from slotbench.pretrained.feature_extractor import FeatureExtractor
-from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask
-from slotbench.tasks.features import features_as_frames
+from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, features_as_frames
+from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import check_choices, check_counts, check_whole_frames, check_window
+from slotbench.tasks.part_checks import check_whole_frames, check_window
 
 __all__ = ["Pixels", "SlotAutoencoding"]
 
@@ -51,9 +42,6 @@ class SlotAutoencoding(AutoencodingTask):
 
     Names: see `DiscoveryScores`; `val/fg_ari/video/decoder` is the FG-ARI per video of the decoder's masks.
 
-    Slots that are drawn are drawn in evaluation by the number of the clip, so that the same weights score the same each
-    time, with any batches and any number of processes.
-
     Source: SlotSSM, Section 7.3 and PSB, Section 5.1.1 (video); attention normalisation, Appendices E and F (CLEVR with
     `pixels="signed"`, features of MOVi-C).
 
@@ -71,20 +59,17 @@ class SlotAutoencoding(AutoencodingTask):
         baseline_clips: clips of each evaluation set that the baselines are scored on, the first ones; 0 for none.
         lpips_weights: a file with AlexNet's features, for LPIPS in the test; see `GivenWeights`.
         lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
-
-    Raises:
-        ValueError: the target is not a frame like the input, an argument cannot be, or the core has no window.
     """
 
     monitor = ("val/loss", "min")
 
     def __init__(
         self,
-        encoder: Callable[[VideoSpec], Encoder],
-        core: Callable[[TokenSpec], TemporalCore],
-        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
-        optimizer: Callable[[Iterable], Optimizer] = AdamW,
-        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        encoder: EncoderFactory,
+        core: CoreFactory,
+        decoder: DecoderFactory,
+        optimizer: OptimizerFactory = AdamW,
+        schedule: ScheduleFactory = WarmupCosine,
         pixels: Pixels = "unit",
         features: Callable[[VideoSpec], FeatureExtractor] | None = None,
         eval_window: int | None = None,
@@ -105,7 +90,6 @@ class SlotAutoencoding(AutoencodingTask):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, parts)
         frame = self.data_spec.input
         check_choices(pixels=(pixels, Pixels))
-        check_counts("clips", baseline_clips=baseline_clips)
         check_window(self.core, eval_window)
         self.pixels: Pixels = pixels
         self.extractor = extractor

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from jaxtyping import Float
 from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim import AdamW
 
-from slotbench.interfaces import (
-    CoreOutput,
-    DataSpec,
-    Decoded,
-    Decoder,
-    Encoder,
-    SlotSpec,
-    State,
-    TemporalCore,
-    TokenSpec,
-    VideoBatch,
-    VideoSpec,
-)
+from slotbench.interfaces import CoreOutput, DataSpec, Decoded, SlotSpec, State, TokenSpec, VideoBatch
 from slotbench.metrics.discovery_scores import DiscoveryScores
+from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_core_output, check_decoded, check_tokens, check_views, part_of, spec_of
 from slotbench.tasks.task import Task
 
-__all__ = ["SlotTask"]
+__all__ = ["SlotTask", "frame_by_frame", "may_be_cut"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class SlotTask(Task, ABC):
@@ -48,19 +38,15 @@ class SlotTask(Task, ABC):
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
         parts_spec: sizes that the parts are built from where they are not the data's own; a subclass gives it.
-
-    Raises:
-        ValueError: without a `data_spec`, and for a `decay` that there is not.
-        PartError: a part announces no size, or takes fewer views than there are.
     """
 
     def __init__(
         self,
-        encoder: Callable[[VideoSpec], Encoder],
-        core: Callable[[TokenSpec], TemporalCore],
-        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
-        optimizer: Callable[[Iterable], Optimizer] = AdamW,
-        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        encoder: EncoderFactory,
+        core: CoreFactory,
+        decoder: DecoderFactory,
+        optimizer: OptimizerFactory = AdamW,
+        schedule: ScheduleFactory = WarmupCosine,
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
@@ -82,19 +68,19 @@ class SlotTask(Task, ABC):
         """Encoder, core and decoder."""
         return {"encoder": self.encoder, "core": self.core, "decoder": self.decoder}
 
-    def encoded(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
-        """The encoder's tokens of a batch; a `PartError` if they are not what it announces."""
+    def encoded(self, batch: VideoBatch) -> Tensor:
+        """The encoder's tokens "batch time tokens dim"; a `PartError` if they are not what it announces."""
         tokens = self.encoder(batch)
         check_tokens(self.encoder, tokens, batch, self._sizes.input)
         return tokens
 
-    def tracked(self, tokens: Float[Tensor, "batch time tokens dim"], state: State | None = None) -> CoreOutput:
+    def tracked(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
         """The core's output; a `PartError` if it is not what the core announces."""
         output = self.core(tokens, state)
         check_core_output(self.core, output, tokens)
         return output
 
-    def decoded(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
+    def decoded(self, slots: Tensor, batch: VideoBatch | None = None) -> Decoded:
         """What the decoder makes of slots; a `PartError` if it has another size than the target."""
         decoded = self.decoder(slots, batch)
         check_decoded(self.decoder, decoded, slots, self._sizes.target, batch)
@@ -105,3 +91,17 @@ class SlotTask(Task, ABC):
         scores = self.scores_of("test")
         if isinstance(scores, DiscoveryScores):
             scores.tracks = True
+
+
+def frame_by_frame(method: Method) -> Method:
+    """Marks a `forward` or `loss` that treats every frame alike, so that a long clip may be read piece by piece.
+
+    One that overrides it bears no mark, and is given clips whole, since it may join frames that are far apart.
+    """
+    method.__dict__["frame_by_frame"] = True
+    return method
+
+
+def may_be_cut(method: Callable[..., Any]) -> bool:
+    """Whether a method is marked by `frame_by_frame`."""
+    return getattr(method, "frame_by_frame", False)

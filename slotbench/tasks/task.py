@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict
@@ -19,8 +19,7 @@ import torch
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim import AdamW
 
 from slotbench.interfaces import DataSpec, Headline, Reporter, VideoBatch, to_unit_range
 from slotbench.lightning_compat import evaluate_with_ordinary_tensors
@@ -29,6 +28,7 @@ from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Score, Scores, Stage
 from slotbench.nn.slot_init import drawn_by_clip
 from slotbench.pretrained.weights import WeightReport, match_weights
+from slotbench.tasks.factories import OptimizerFactory, ScheduleFactory
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay, OptimisedModule
 from slotbench.tasks.part_checks import check_batch
@@ -43,16 +43,14 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
 
     A subclass makes its parts, says by `parts` which they are, and writes `forward`, `loss` of what `forward` returns,
     and, for scores beside the loss, hands a `Scores` for each stage to `declare_scores` and names the ones that matter
-    in `reported`. `training_loss`, `score` and `predict` say what a step does with a batch, where that is more than
-    `forward` and `loss`. Whatever `loss` a subclass has is minimised in training and logged in validation and test;
-    what is learned beyond what is scored, `forward` and `loss` know by `self.training`. Steps, logging, the baselines
-    that are scored once, and the final report are here.
+    in `reported`. Where a step does more than `forward` and `loss`, it overrides `training_loss`, `score` or `predict`.
+    `loss` is minimised in training and logged in every stage; what is learned and not scored depends on
+    `self.training`.
 
     A task reads `VideoBatch.pixels`. The first batch of a stage is checked, whether it is of the sizes in `data_spec`
     and its pixels are in [0, 1].
 
-    Several processes train and score as one: losses and scores are summed over their clips before they are logged; see
-    `deterministic_sampling` for random numbers in evaluation, and `on_train_batch_start` for those in training.
+    Several processes train and score as one: losses and scores are summed over their clips before they are logged.
 
     Args:
         optimizer: makes an optimiser from parameter groups; what decays, `decay` says. An AdamW without an explicit
@@ -62,17 +60,14 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         data_spec: sizes of the input and of the target; the command line takes it from the data.
         decay: what the optimiser's weight decay is for: "matrices", and everything else is left alone, or "all"
             parameters in one group, norms, biases and time constants included.
-
-    Raises:
-        ValueError: without a `data_spec`, and for a `decay` that there is not.
     """
 
     data_spec: DataSpec
 
     def __init__(
         self,
-        optimizer: Callable[[Iterable], Optimizer] = AdamW,
-        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        optimizer: OptimizerFactory = AdamW,
+        schedule: ScheduleFactory = WarmupCosine,
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
@@ -121,11 +116,7 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         return {}
 
     def received(self, batch: VideoBatch) -> VideoBatch:
-        """A step's batch with pixels in [0, 1]; the first one of a stage, in training and in evaluation, is checked.
-
-        Raises:
-            UserError: frames are of another size, type or range, or ids of a floating-point type.
-        """
+        """A step's batch with pixels in [0, 1]; the first one of a stage, in training and in evaluation, is checked."""
         batch = to_unit_range(batch)
         if self.training not in self._checked:
             check_batch(batch, self.data_spec.input)
@@ -299,11 +290,7 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         checkpoint["references"] = {stage: self.scores_of(stage).kept() for stage in self.scores}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Checks that a checkpoint fits, before its weights are loaded; a resumed training takes over its baselines.
-
-        Raises:
-            WeightError: it has other tensors than the model, as another core's has, or one of another shape.
-        """
+        """Checks that a checkpoint fits, before its weights are loaded; a resumed training takes over its baselines."""
         check_checkpoint(checkpoint, self)
         resumes = self.is_attached and self.trainer.state.fn == TrainerFn.FITTING
         for stage, kept in checkpoint.get("references", {}).items() if resumes else ():

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim import AdamW
 
-from slotbench.interfaces import (
-    CoreOutput,
-    DataSpec,
-    Decoded,
-    Decoder,
-    Encoder,
-    GenerativeCore,
-    PartError,
-    SlotSpec,
-    TokenSpec,
-    VideoBatch,
-    VideoSpec,
-)
+from slotbench.interfaces import CoreOutput, DataSpec, Decoded, GenerativeCore, PartError, TokenSpec, VideoBatch
+from slotbench.tasks.factories import DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.frame_losses import at_least_float32, squash
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
@@ -55,21 +43,17 @@ class VariationalPrediction(RolloutTask):
         core: makes a `GenerativeCore` from the encoder's `TokenSpec`.
         deviation: standard deviation of a pixel around the decoded one, in units of white. The squared error weighs
             1 / (2 deviation^2) beside the divergence, so it decides how much the latents say.
-
-    Raises:
-        ValueError: the target is not a frame like the input, or an argument cannot be.
-        PartError: the core is no `GenerativeCore`.
     """
 
     monitor = ("val/rollout_mse", "min")
 
     def __init__(
         self,
-        encoder: Callable[[VideoSpec], Encoder],
+        encoder: EncoderFactory,
         core: Callable[[TokenSpec], GenerativeCore],
-        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
-        optimizer: Callable[[Iterable], Optimizer] = AdamW,
-        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        decoder: DecoderFactory,
+        optimizer: OptimizerFactory = AdamW,
+        schedule: ScheduleFactory = WarmupCosine,
         deviation: float = 1.0,
         context: int = 10,
         horizon: int = 20,
@@ -126,9 +110,6 @@ class VariationalPrediction(RolloutTask):
         """Reads `context` frames of the batch by the posterior, then draws `horizon` frames by the prior, one by one.
 
         What is not given is the task's own; `feedback` is not read. The rest is as in `roll_out`.
-
-        Raises:
-            ValueError: the clips are shorter than the context.
         """
         context, horizon = context or self.context, horizon or self.horizon
         if batch.num_steps < context:

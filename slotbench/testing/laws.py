@@ -199,29 +199,6 @@ def details_are_of_their_steps(build: Build, cuts: tuple[int, ...] = (1, 4), bat
         _assert_close(rebuilt, value, core.split_tolerance, f"details[{name!r}] of a clip cut at {cuts}")
 
 
-def frame_slots_are_of_their_steps(build: Build, cuts: tuple[int, ...] = (1, 4), batch: int = 2, time: int = 7) -> None:
-    """Slots of a frame lead with batch and time, are equal if the clip comes in pieces, and see no later frame.
-
-    They carry a gradient back to the tokens of their frame. Holds trivially for a core that returns none.
-    """
-    core, tokens = _core(build, SPEC), _tokens(SPEC, batch, time).requires_grad_()
-    whole, pieces, state = _run(core, tokens).frame_slots, [], None
-    if whole is None:
-        return
-    assert whole.shape[:2] == (batch, time), f"frame_slots has shape {tuple(whole.shape)}; expected batch time first"
-    assert whole.requires_grad, "frame_slots carries no gradient, so that a loss on them would teach nothing"
-    step = time // 2
-    (gradient,) = torch.autograd.grad(scalar(whole[:, step]), tokens)
-    assert gradient[:, step].any(), f"frame_slots of step {step} do not depend on the tokens of that step"
-    assert not gradient[:, step + 1 :].any(), f"frame_slots of step {step} depend on tokens of a later step"
-    for start, stop in zip((0, *cuts), (*cuts, time), strict=True):
-        output = _run(core, tokens[:, start:stop], state)
-        assert output.frame_slots is not None, f"frame_slots is there for the whole clip and not for steps from {start}"
-        pieces.append(output.frame_slots)
-        state = output.state
-    _assert_close(torch.cat(pieces, dim=1), whole, core.split_tolerance, f"frame_slots of a clip cut at {cuts}")
-
-
 def kernels_agree(build: Build, spec: TokenSpec = SPEC) -> None:
     """Law 5, first half: every kernel of its ops that runs here gives the slots and the gradients of the reference.
 
@@ -314,7 +291,6 @@ BUILT_FROM_A_SPEC: tuple[Callable[[Build], None], ...] = (
     smallest_sizes_are_finite,
     attention_sums_as_its_kind_says,
     details_are_of_their_steps,
-    frame_slots_are_of_their_steps,
     kernels_agree,
     autocast_stays_close,
     checkpoint_reloads,

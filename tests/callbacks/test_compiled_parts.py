@@ -16,7 +16,6 @@ from slotbench.callbacks.compiled_parts import CompiledParts
 from slotbench.interfaces import VideoSpec
 
 pytestmark = [
-    pytest.mark.usefixtures("unchecked_shapes"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers.*", "ignore:.*val_dataloader.*"),
     # torch's own, of its compiler's modules
     pytest.mark.filterwarnings("ignore:.*torch._prims_common.check:FutureWarning"),

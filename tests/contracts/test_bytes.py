@@ -13,7 +13,6 @@ import torch
 from any_task import TASKS, first_batch, small_data, small_task
 from prediction_tasks import quiet_trainer
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from slotbench import registry
@@ -21,7 +20,6 @@ from slotbench.data.base import collate
 from slotbench.errors import UserError
 from slotbench.figures.painting import paint_frame
 from slotbench.interfaces import Encoder, TokenSpec, VideoBatch, VideoSpec, to_unit_range
-from slotbench.metrics import frame_mse, frame_psnr, frame_ssim
 from slotbench.testing.frame_laws import INPUT, random_batch
 
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
@@ -95,18 +93,6 @@ def test_a_loop_of_ones_own_over_bytes_has_the_same_numbers(name: str) -> None:
     with torch.no_grad():
         assert_same(task.predict, batch)
         assert_same(lambda given: task.loss(task(given), given), batch)
-
-
-class OwnLoss(registry.load("tasks", "SlotAutoencoding")):  # type: ignore[misc]
-    """A loss that compares with the frames of the batch."""
-
-    def loss(self, output: Any, batch: VideoBatch) -> Tensor:
-        return F.mse_loss(output.decoded.reconstruction, batch.pixels)
-
-
-def test_the_loss_of_a_subclass_reads_floats() -> None:
-    task, batch = small_task("SlotAutoencoding", OwnLoss), of_bytes(first_batch(small_data("SlotAutoencoding")))
-    assert task.loss(task(batch), batch) < 2
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -199,10 +185,3 @@ def test_pictures_and_recordings_of_bytes_are_those_of_floats(tmp_path: Path) ->
     for name, picture in shown[0].items():
         assert (picture == shown[1][name]).all()
     assert (paint_frame(batch.frames[0, 0]) == paint_frame(to_unit_range(batch).frames[0, 0])).all()
-
-
-def test_quality_of_frames_is_the_same_for_bytes() -> None:
-    first, second = (of_bytes(random_batch(INPUT)).frames for _ in range(2))
-    second = second.flip(-1)
-    for score in (frame_mse, frame_psnr, frame_ssim):
-        torch.testing.assert_close(score(first, second), score(first / 255, second / 255))

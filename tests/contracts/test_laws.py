@@ -65,12 +65,6 @@ class HasDetails(Sound):
         return CoreStep(slots, attention, state, {"active": slots[..., 0] > 0, "size": slots.norm(dim=-1)})
 
 
-class HasFrameSlots(Sound):
-    def cell(self, tokens: Tensor, state: State) -> CoreStep:
-        slots, attention, state = super().cell(tokens, state)
-        return CoreStep(slots, attention, state, {}, tokens[:, :2])
-
-
 def mix(tokens: Tensor, axis: int) -> Tensor:
     return tokens + 1e-3 * tokens.mean(dim=axis, keepdim=True)
 
@@ -91,15 +85,6 @@ def of_attention(change):
 def of_details(base, name, change):
     """A core with another detail: `change` takes the output of a call."""
     return changed(base, lambda core, out, *_: replace(out, details={**out.details, name: change(out)}))
-
-
-def of_frame_slots(change):
-    return changed(HasFrameSlots, lambda core, out, *_: replace(out, frame_slots=change(out.frame_slots)))
-
-
-def without_time(core, output, *given):
-    output.frame_slots = output.frame_slots[:, 0]  # the type of a new output would refuse it
-    return output
 
 
 def counted(core, output, tokens, state=None):
@@ -186,15 +171,6 @@ BROKEN = {
             "carries a gradient",
         ),
     },
-    laws.frame_slots_are_of_their_steps: {
-        "has frame slots without a gradient": (of_frame_slots(lambda slots: slots.detach()), "no gradient"),
-        "has frame slots of the next frame": (
-            of_frame_slots(lambda slots: slots + slots.roll(-1, dims=1)),
-            "later step",
-        ),
-        "has frame slots of the call": (of_frame_slots(lambda slots: slots + slots[:, :1]), "cut at"),
-        "has frame slots without time": (changed(HasFrameSlots, without_time), "batch time first"),
-    },
     laws.kernels_agree: {
         "has kernels that disagree": (
             of_cell(
@@ -255,11 +231,6 @@ def test_sound_core_keeps_the_law(law):
 def test_details_of_steps_keep_the_law():
     laws.details_are_of_their_steps(HasDetails)
     assert HasDetails(laws.SPEC)(torch.randn(2, 5, 4, 12)).details["active"].shape == (2, 5, 3)
-
-
-def test_slots_of_frames_keep_the_law():
-    laws.frame_slots_are_of_their_steps(HasFrameSlots)
-    assert HasFrameSlots(laws.SPEC)(torch.randn(2, 5, 4, 12)).frame_slots.shape == (2, 5, 2, 12)
 
 
 @pytest.mark.parametrize("core", [Reads, Competes])

@@ -12,8 +12,6 @@ from slotbench.evaluation.probe_clips import Clips
 from slotbench.evaluation.probe_factors import Factor, ProbeError, choose_factors
 from slotbench.evaluation.probing import ProbeReport, ProbeSettings, probe
 
-pytestmark = pytest.mark.usefixtures("unchecked_shapes")
-
 LINEAR = ProbeSettings(heads=("linear",))
 BY_POSITION = ProbeSettings(match="position", heads=("linear",))
 

@@ -11,8 +11,6 @@ from slotbench.metrics.colour_tracker import plain_colours, simple_trackers
 from slotbench.metrics.objects.clear_mot import ClearMOT, track_labels
 from slotbench.metrics.tracking import TrackingRule, track
 
-pytestmark = pytest.mark.usefixtures("unchecked_shapes")
-
 
 def true_ids() -> Tensor:
     """Two objects of 16 and 12 pixels in three frames; the second is out of sight in the last."""

@@ -22,7 +22,6 @@ def saved(task: torch.nn.Module, path: Path) -> Path:
     return path
 
 
-@pytest.mark.usefixtures("unchecked_shapes")
 def test_the_tokenizer_comes_along_and_is_read_from_the_folder_alone(tmp_path: Path) -> None:
     data = balls()
     tokenizer = saved(frame_task(data), tmp_path / "tokenizer.ckpt")

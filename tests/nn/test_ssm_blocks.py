@@ -12,8 +12,6 @@ from slotbench.nn.mamba2 import Mamba2Block, Mamba2State
 from slotbench.nn.slot_ssm_layer import SSMBlock
 from slotbench.ops import available_kernels, set_kernel
 
-pytestmark = pytest.mark.usefixtures("unchecked_shapes")
-
 BLOCKS = pytest.mark.parametrize("kind", [MambaBlock, Mamba2Block])
 KERNELS = pytest.mark.parametrize("kernel", ["reference", "torch", "numba"])
 

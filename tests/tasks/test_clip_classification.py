@@ -76,22 +76,16 @@ def test_objects_are_read_where_the_data_brings_them_and_frames_elsewhere() -> N
         assert not torch.equal(task(batch).reconstruction, before)
 
 
-def test_losses_are_the_cross_entropy_of_the_last_label_or_of_all_and_the_expected_distance() -> None:
+def test_losses_are_the_cross_entropy_of_the_last_label_or_of_all() -> None:
     data = data_of()
     batch = batch_of(data)
     labels = batch.require("target").flatten(1)
-    plain, dense, near = (task_of(data, **given) for given in ({}, {"dense_targets": True}, {"distance_weight": 2.0}))
+    plain, dense = (task_of(data, dense_targets=all_of_them) for all_of_them in (False, True))
     logits = dense(batch).reconstruction.flatten(2)
     entropy = -logits.log_softmax(2).gather(2, labels[..., None])[..., 0]
     torch.testing.assert_close(plain.training_loss(batch), entropy[:, -1].mean())
     torch.testing.assert_close(dense.training_loss(batch), entropy.mean())
     assert torch.equal(dense.eval().score(batch, dense.scores_of("val")), plain.loss(plain(batch), batch))
-    probabilities = logits[:, -1].softmax(1)
-    rows, cols = torch.arange(9) // 3, torch.arange(9) % 3
-    last = labels[:, -1]
-    apart = (rows - last[:, None] // 3).abs() + (cols - last[:, None] % 3).abs()
-    expected = entropy[:, -1].mean() + 2 * (probabilities * apart).sum(1).mean()
-    torch.testing.assert_close(near.training_loss(batch), expected)
 
 
 def test_it_trains_and_reports_groups_beside_their_baselines() -> None:
@@ -171,10 +165,6 @@ def test_what_is_no_label_is_refused() -> None:
         ClipClassification(
             PatchEncoder, SlotSSM, ClassTokenDecoder, data_spec=BlinkingBalls(resolution=16, patches_per_side=1).spec
         )
-    with pytest.raises(ValueError, match=r"distance_weight is 1\.0 with labels='classes'"):
-        task_of(data_of(), labels="classes", distance_weight=1.0)
-    with pytest.raises(ValueError, match="distance_weight is -1"):
-        task_of(data_of(), distance_weight=-1.0)
 
 
 def test_a_pretrained_autoencoders_names_are_those_that_are_taken_over(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions
 from slotbench.interfaces import Decoded
 from slotbench.registry import load
-from slotbench.tasks.long_context_reasoning import LongContextReasoning
 from slotbench.tasks.rollouts import rollout
 from slotbench.tasks.video_prediction import VideoPrediction
 
@@ -60,15 +59,6 @@ def test_the_loss_is_the_sum_of_19_means_over_frames(decoder):
     assert task.loss(extra, batch).item() == pytest.approx(expected + 2, rel=1e-5)
 
 
-def test_the_training_loss_is_19_times_the_mean_over_pixels():
-    data = ball_clips()
-    batch, values = batch_of(data, "train"), []
-    for loss_sum in ("frames", "pixels"):
-        torch.manual_seed(1)
-        values.append(thesis_task(data, loss_sum=loss_sum).training_loss(batch).item())
-    assert values[0] == pytest.approx(19 * values[1], rel=1e-5)
-
-
 class WithATermOfItsOwn(DECODERS["CAT"].func):
     """Its term is the mean of the squared slots."""
 
@@ -88,38 +78,8 @@ def test_an_evaluation_in_pieces_sums_the_same_frames(monkeypatch):
     assert found[0] > 1
 
 
-def test_frame_10_is_predicted_from_true_frame_9_and_no_later_one_is_read():
-    data = ball_clips()
-    task, batch = thesis_task(data, "BCD"), batch_of(data)
-    with torch.no_grad():
-        forced, rolled = task.frames(task(batch)), task.rollout(batch).reconstruction
-        frames = batch.frames.clone()
-        frames[:, 10:] = 1 - frames[:, 10:]
-        later = task.rollout(replace(batch, frames=frames)).reconstruction
-        frames[:, 9] = 1 - frames[:, 9]
-        ninth = task.rollout(replace(batch, frames=frames)).reconstruction
-    assert rolled.shape[1] == 10
-    torch.testing.assert_close(rolled[:, 0], forced[:, 9])
-    assert torch.equal(later, rolled)
-    assert (ninth[:, 0] - rolled[:, 0]).abs().max() > 1e-5
-    assert (rolled[:, 1:] - forced[:, 10:]).abs().max() > 1e-6  # from here on it sees its own frames
-
-
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("loss", ["bce", "l1_l2"])
 def test_an_image_that_is_squashed_already_is_not_squashed_again(decoder, loss):
     with pytest.raises(ValueError, match=rf"bounds its image to \[0, 1\].*loss='{loss}' squashes it again: set loss"):
         thesis_task(ball_clips(), decoder, loss=loss)
-
-
-def test_linear_outputs_go_with_logits():
-    data = ball_clips()
-    linear = partial(load("decoders", "ConcatenationDecoder"), channels=(4, 4, 4), output="linear")
-    task = VideoPrediction(ENCODER, CORE, linear, loss="bce", data_spec=data.spec)
-    assert task.loss(task(batch_of(data)), batch_of(data)).isfinite()
-
-
-def test_classes_are_not_squashed_either():
-    data = load("datasets", "BlinkingBalls")(resolution=16)
-    with pytest.raises(ValueError, match=r"bounds its image to \[0, 1\].*logits of classes"):
-        LongContextReasoning(ENCODER, CORE, DECODERS["BCD"], data_spec=data.spec)

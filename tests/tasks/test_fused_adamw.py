@@ -88,34 +88,6 @@ def test_what_the_user_says_stays(make):
     assert not kept.defaults.get("fused")
 
 
-def test_complex_parameters_and_what_may_not_be_fused_take_the_plain_form():
-    (phase,) = parameters_of([(3,)])
-    wave = torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
-    assert not build_optimizer(AdamW, [phase, wave]).defaults["fused"]
-    assert not build_optimizer(AdamW, [phase], fuse=False).defaults["fused"]
-    assert build_optimizer(AdamW, iter([phase])).defaults["fused"]
-
-
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("after", [True, False])
-def test_a_checkpoint_of_either_goes_on_in_either(before, after):
-    shapes = [(3, 2), (4,), ()]
-    through, stopped, resumed = parameters_of(shapes), parameters_of(shapes), parameters_of(shapes, seed=5)
-    whole = AdamW(grouped(through), lr=0.05, foreach=False)
-    first = build_optimizer(partial(AdamW, lr=0.05), grouped(stopped), fuse=before)
-    second = build_optimizer(partial(AdamW, lr=0.05), grouped(resumed), fuse=after)
-    assert (first.defaults["fused"], second.defaults["fused"]) == (before or None, after or None)
-    train(whole, through, 3)
-    train(first, stopped, 3)
-    second.load_state_dict(first.state_dict())
-    with torch.no_grad():
-        for mine, other in zip(resumed, stopped, strict=True):
-            mine.copy_(other)
-    train(whole, through, 3, seed=2)
-    train(second, resumed, 3, seed=2)
-    agree(resumed, through)
-
-
 def fit(**arguments):
     data = ball_clips()
     task = make_task(data).train()

@@ -52,7 +52,3 @@ def test_it_is_computed_at_the_steps_that_are_logged() -> None:
     norms = fit(3, log_every_n_steps=2)
     assert norms.logged[0] is None
     assert norms.logged[1] == pytest.approx(norms.raw[1])
-
-
-def test_a_training_that_logs_nothing_has_none() -> None:
-    assert fit(2, log_every_n_steps=0).logged == [None, None]

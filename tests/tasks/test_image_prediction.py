@@ -9,11 +9,9 @@ from prediction_tasks import ball_clips, batch_of, image_task, make_task, quiet_
 
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions
-from slotbench.figures.rollouts import rollout_video
 from slotbench.interfaces import DataSpec, Decoded, VideoBatch
 from slotbench.metrics.frames import frame_mse, frame_psnr, frame_ssim
 from slotbench.registry import load
-from slotbench.tasks.frame_losses import frame_loss, truncate_to_bytes
 from slotbench.tasks.optimisation import WarmupStepsCosine
 from slotbench.tasks.rollouts import rollout
 from slotbench.tasks.rollouts.scores import parts_of_curve
@@ -41,30 +39,6 @@ def test_l1_l2_compares_tanh_with_frames_in_minus_one_to_one(data):
         assert rows.loss(Decoded(painted), batch).item() == pytest.approx(16 * expected, rel=1e-4)
     expected_frames = (true - 0.5) * (1 - error) + 0.5
     torch.testing.assert_close(image_task(data).frames(Decoded(painted)), expected_frames)
-
-
-@pytest.mark.parametrize(("share", "threshold"), [(0.0, 0.0), (0.2, 0.2 / 3.6), (0.5, 1 / 6), (1.0, 0.5)])
-def test_black_has_the_least_l1_l2_of_all_greys_where_white_is_rarer_than_the_threshold(share, threshold):
-    greys = torch.linspace(-0.99, 0.99, 199, dtype=torch.float64).atanh()
-    for white in (max(threshold - 0.02, 0.0), threshold + 0.02):
-        true = (torch.arange(500) < 500 * white).double().reshape(1, 1, 1, 1, 500)
-        losses = [frame_loss(grey.expand_as(true), true, "l1_l2", share).item() for grey in greys]
-        assert (losses.index(min(losses)) == 0) is (white <= threshold), white
-
-
-def test_the_sum_over_rows_counts_channels():
-    painted, true = torch.zeros(1, 2, 3, 4, 6), torch.full((1, 2, 3, 4, 6), 0.75)
-    assert frame_loss(painted, true, "l1_l2").item() == pytest.approx(0.375)
-    assert frame_loss(painted, true, "l1_l2", loss_sum="rows").item() == pytest.approx(0.375 * 18)
-    assert frame_loss(painted, true, "mse", loss_sum="rows").item() == pytest.approx(0.5625 * 18)
-
-
-def test_bytes_survive_truncation_and_everything_else_goes_down():
-    grey = torch.arange(256).reshape(16, 16)
-    for dtype in (torch.float32, torch.float64):
-        exact = grey.to(dtype) / 255
-        assert torch.equal(truncate_to_bytes(exact), exact)
-        assert torch.equal(truncate_to_bytes(exact + 0.9 / 255)[:15], exact[:15])
 
 
 def test_scores_of_truncated_frames_are_those_of_bytes(data):
@@ -102,19 +76,6 @@ def test_an_evaluation_in_pieces_is_the_evaluation_at_once(monkeypatch):
     torch.testing.assert_close(found[1]["val/loss"], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_rollout_predicts_no_further_than_it_is_asked(data):
-    task, batch = make_task(data), batch_of(data)
-    calls = []
-    decoder = task.decoder.forward
-    task.decoder.forward = lambda slots, batch=None: calls.append(slots.shape[1]) or decoder(slots, batch)
-    with torch.no_grad():
-        steps = task.rollout_steps(batch, horizon=1000)
-        assert calls == []
-        frames = [next(steps).reconstruction for _ in range(3)]
-    assert calls == [1, 1, 1]
-    assert torch.equal(torch.cat(frames, dim=1), task.rollout(batch, horizon=3).reconstruction.detach())
-
-
 def test_long_curves_are_thinned_and_first_frames_averaged():
     curve = [float(step) for step in range(1, 1201)]
     logged = dict(parts_of_curve(curve, means_until=(400, 800, 5000)))
@@ -138,15 +99,6 @@ def test_first_frames_of_the_horizon_are_reported_on_request(data):
     torch.testing.assert_close(logged["val/rollout_ssim/first_5"], logged["val/rollout_ssim"])
     assert "val/baseline/rollout_mse/black/first_2" in logged
     assert not any("first_6" in name for name in logged)
-
-
-def test_only_the_test_tells_how_fast_it_samples(data):
-    task = image_task(data)
-    data.sizes["test"] = 3
-    quiet_trainer().validate(task, data, verbose=False)
-    assert "val/sampling_fps" not in task.trainer.callback_metrics
-    quiet_trainer().test(task, data, verbose=False)
-    assert task.trainer.callback_metrics["test/sampling_fps"] > 0
 
 
 def test_the_speed_counts_the_frames_of_all_clips_and_the_seconds_of_predicting(data, monkeypatch):
@@ -192,14 +144,3 @@ def test_weight_decay_is_for_matrices_or_for_all(data, decay, groups):
     found = task.trainer.optimizers[0].param_groups
     assert [group["weight_decay"] for group in found] == groups
     assert sum(len(group["params"]) for group in found) == len(list(task.parameters()))
-
-
-def test_videos_show_context_and_horizon_of_two_clips(data):
-    task, batch = image_task(data), batch_of(data)
-    with torch.no_grad():
-        videos = task.videos(batch)
-        predicted = task.rollout(batch).reconstruction
-    assert set(videos) == {"rollout_0", "rollout_1"}
-    for i in range(2):
-        assert (videos[f"rollout_{i}"] == rollout_video(batch.frames[i], predicted[i])).all()
-        assert len(videos[f"rollout_{i}"]) == 9

@@ -10,7 +10,6 @@ from prediction_tasks import quiet_trainer
 
 from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.base import LoaderOptions
-from slotbench.interfaces import VideoSpec
 from slotbench.registry import load
 from slotbench.tasks.long_context_reasoning import LongContextReasoning
 from slotbench.tasks.optimisation import WarmupCosine
@@ -110,17 +109,6 @@ def test_class_weights_go_to_one_between_the_two_shares(data, monkeypatch):
         assert task.weights_now()[0] == 1
 
 
-def test_bad_arguments_are_explained(data):
-    with pytest.raises(ValueError, match="class_weights has 2 values; the data has 7 classes"):
-        make_task(data, class_weights=[1.0, 2.0])
-    with pytest.raises(ValueError, match="anneal"):
-        make_task(data, anneal=(0.5, 0.2))
-    with pytest.raises(ValueError, match="chunk_steps"):
-        make_task(data, chunk_steps=0)
-    with pytest.raises(ValueError, match=r"pass data_spec=data\.spec"):
-        LongContextReasoning(PatchEncoder, SlotSSM, TransformerDecoder)
-
-
 def test_a_short_fit_learns_scores_and_logs_baselines_once(data):
     task = make_task(data, dense_targets=True)
     logged = []
@@ -178,31 +166,3 @@ def test_pictures_show_context_target_prediction_and_slots(data, batch):
     assert sheet.dtype == "uint8"
     assert sheet.ndim == 3
     assert sheet.shape[1] > 6 * 96  # three context frames, target, prediction, slots
-
-
-def test_prediction_gives_classes_and_masks(data, batch):
-    predicted = make_task(data).predict_step(batch, 0)
-    assert predicted["classes"].shape == (3, 16, 16)
-    assert predicted["steps"].tolist() == (batch.target_time[:, -1:] // data.spec.input.steps_per_frame).tolist()
-    torch.testing.assert_close(predicted["masks"].sum(1), torch.ones(3, 16, 16))
-
-
-def test_a_target_without_palette_still_makes_pictures(data, batch):
-    spec = replace(data.spec, target=VideoSpec(7, 16, 16))
-    task = LongContextReasoning(PatchEncoder, SlotSSM, TransformerDecoder, data_spec=spec)
-    assert task.pictures(batch)["predictions"].shape[2] == 3
-
-
-def test_the_loss_of_a_model_in_float64_is_computed_in_float64(data, batch):
-    batch = replace(batch, frames=batch.frames.double())
-    decoded = make_task(data).eval().double()(batch)
-    logits, target = decoded.reconstruction, batch.require("target").long()
-    weights = torch.linspace(1, 2, logits.shape[2])
-    picked = -logits.log_softmax(dim=2).gather(2, target[:, :, None])[:, :, 0]
-    for given in (None, weights):
-        chosen = None if given is None else given.tolist()
-        loss = make_task(data, dense_targets=True, class_weights=chosen).train().loss(decoded, batch)
-        scale = torch.ones_like(weights) if given is None else given
-        expected = (picked * scale[target].double()).sum() / scale[target].double().sum()
-        assert loss.dtype == torch.float64
-        torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)

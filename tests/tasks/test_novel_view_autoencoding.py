@@ -18,10 +18,7 @@ from slotbench.interfaces import Decoded, PartError
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.metrics.frames import frame_ssim
 from slotbench.metrics.segmentation_baselines import grid_labels
-from slotbench.metrics.view_scores import NovelViewScores
 from slotbench.registry import load
-
-pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 
 @pytest.fixture
@@ -56,16 +53,6 @@ def test_the_training_loss_is_that_of_rays_of_all_cameras(data):
     torch.testing.assert_close(task.training_loss(batch), by_hand)
 
 
-@pytest.mark.parametrize(("share", "least", "most"), [(0.0, 0, 0), (0.25, 5, 5), (1.0, 20, 20), (None, 1, 19)])
-def test_a_share_of_the_rays_is_of_held_out_cameras(data, share, least, most):
-    task, batch = view_task(data, held_out_share=share), batch_of(data, "train")
-    drawn = task._drawn(batch)
-    assert drawn.shape == (2, 2, 20)
-    held_out = (drawn >= 2 * SIDE * SIDE).sum(-1)
-    assert int(drawn.max()) < 4 * SIDE * SIDE
-    assert least <= int(held_out.min()) <= int(held_out.max()) <= most
-
-
 def test_rays_are_drawn_where_images_differ_from_their_mean_colour_less_and_less(data):
     trainer, batch = quiet_trainer(max_steps=4), batch_of(data, "train")
     for view in (batch, batch.held_out):
@@ -82,9 +69,6 @@ def test_rays_are_drawn_where_images_differ_from_their_mean_colour_less_and_less
         assert (task._drawn(batch) == bright).float().mean().item() == pytest.approx(wanted, abs=0.02)
 
     drawn(0.8)
-    task.held_out_share = 0.5
-    assert ((task._drawn(batch) < 2 * SIDE * SIDE).sum(-1) == 2500).all()
-    task.held_out_share = None
     trainer.fit(task, datamodule=data)
     drawn(0.0)
 
@@ -187,21 +171,6 @@ def test_baselines_stand_beside_the_scores(data):
     assert not [name for name in validate(view_task(data, baseline_clips=0), data) if "baseline" in name]
 
 
-def test_a_process_without_the_clips_of_baselines_takes_part_in_them(data):
-    """Metrics gather over processes, so that each has to have all of them."""
-    batch = batch_of(data)
-    found = []
-    for index in (0, 1000):
-        scores = NovelViewScores(baseline_clips=200)
-        given = replace(batch.all_views(), index=torch.tensor([index, index + 1]))
-        scores.update_views(given.masks, 4, given.masks, 2)
-        scores.update_baselines(given, 4)
-        found.append((list(scores.baselines), list(scores.held_out)))
-        assert all(metric.update_called for metric in scores.held_out.values())
-    assert found[0] == found[1]
-    assert "baseline/fg_ari/scene/held_out/one slot" in found[0][1]
-
-
 def test_pixels_of_which_the_background_has_most_belong_to_no_slot(data):
     class Behind(RayShares):
         def forward(self, slots, batch=None):
@@ -240,14 +209,6 @@ def test_evaluation_may_show_another_number_of_cameras(shown):
     assert {"val/psnr/held_out", "train/loss"} <= set(trainer.callback_metrics)
 
 
-def test_data_without_held_out_cameras_or_masks_is_scored_by_the_rest():
-    data = PosedSpheres(held_out=0)
-    data.on_after_batch_transfer = lambda batch, number: replace(batch, frames=batch.frames.float() / 255, masks=None)
-    found = validate(view_task(data), data)
-    assert "val/psnr/shown" in found
-    assert not [name for name in found if "held_out" in name or "ari" in name]
-
-
 def test_wrong_data_and_parts_are_refused(data):
     with pytest.raises(ValueError, match="reads several cameras per step, and this data has one"):
         view_task(BouncingBalls(resolution=16))
@@ -255,8 +216,6 @@ def test_wrong_data_and_parts_are_refused(data):
         view_task(data, decoder=partial(load("decoders", "SpatialBroadcastDecoder"), broadcast_size=6))
     with pytest.raises(PartError, match="paints whole images"):
         view_task(data, decoder=type("Whole", (RayShares,), {"paints_rays": False}))
-    with pytest.raises(ValueError, match="held_out_share is 2"):
-        view_task(data, held_out_share=2)
     with pytest.raises(ValueError, match=r"contrast_share is 1\.5"):
         view_task(data, contrast_share=1.5)
     with pytest.raises(ValueError, match="rays_at_once is 0"):

@@ -49,13 +49,6 @@ def test_a_task_of_factories_is_built_again_from_its_checkpoint_alone(tmp_path):
         torch.testing.assert_close(after.state_dict()[name], value)
 
 
-def test_defaults_of_a_class_are_saved_and_not_those_of_the_tasks_own_default(tmp_path):
-    """AdamW, the default, decays by 0.01; Adam does not."""
-    after = SlotAutoencoding.load_from_checkpoint(saved(task(), tmp_path / "task.ckpt"))
-    (group,) = after._optimizer([torch.nn.Parameter(torch.zeros(1))]).param_groups
-    assert (group["lr"], group["weight_decay"]) == (0.5, 0.0)
-
-
 def test_a_task_of_lambdas_says_that_it_cannot_be_built_again_and_takes_its_arguments_anew(tmp_path):
     given = {"encoder": lambda spec: slotbench.build("CNNEncoder", spec, dim=8, channels=(8, 8, 8, 8))}
     path = saved(task(**given), tmp_path / "task.ckpt")
@@ -73,11 +66,6 @@ def test_what_no_other_program_can_import_is_not_saved():
     for value in (Local, partial(Local), lambda: None, partial(Adam, "positional"), torch.zeros(1), {"a": object()}):
         with pytest.raises(UnsavedError):
             saved_arguments({"core": value})
-
-
-def test_plain_values_stay_as_they_are():
-    given = {"encoder": {"class_path": "a.B", "init_args": {"sizes": (1, 2)}}, "pixels": "unit", "clips": [1, None]}
-    assert saved_arguments(given) == given
 
 
 class Own(torch.nn.Module):

@@ -10,13 +10,9 @@ from prediction_tasks import batch_of, quiet_trainer
 from torch.nn import functional as F
 
 from slotbench.data.balls.blinking_balls import BlinkingBalls
-from slotbench.data.base import to_unit_range
 from slotbench.interfaces import DataSpec, VideoSpec
 from slotbench.metrics.segmentation import FGARI, MatchedIoU
 from slotbench.registry import load
-from slotbench.tasks.slot_autoencoding import SlotAutoencoding
-
-pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 MLPEncoder, MLPPatchDecoder = load("encoders", "MLPEncoder"), load("decoders", "MLPPatchDecoder")
 FEATURES = {"encoder": partial(MLPEncoder, dim=16), "decoder": partial(MLPPatchDecoder, hidden_dim=16)}
@@ -84,13 +80,6 @@ def test_what_slots_have_read_is_neither_scored_nor_shown_and_the_run_says_so_on
     assert said.count(f"the attention of {name} is not scored: its slots do not compete for tokens") == 1
 
 
-@pytest.mark.parametrize("name", ["SAVi", "SlotAttention", "PSB", "OCSlotSSM"])
-def test_what_slots_have_won_is_scored(data, name, capsys):
-    found = validate(make_task(data, core=partial(load("cores", name), num_slots=3, dim=16)), data)
-    assert {"val/fg_ari/video/attention", "val/miou/frame/attention", "val/largest_slot/attention"} <= set(found)
-    assert "not scored" not in capsys.readouterr().out
-
-
 def test_baselines_are_scored_on_the_first_clips_and_stand_beside_the_scores(data):
     task = make_task(data, baseline_clips=5)
     found = validate(task, data)
@@ -104,12 +93,6 @@ def test_baselines_are_scored_on_the_first_clips_and_stand_beside_the_scores(dat
     more = data.on_after_batch_transfer(list(data.val_dataloader())[1], 0)
     stripes.update(labels, torch.cat([batch.masks, more.masks])[:5])
     assert headline.baselines["stripes"] == pytest.approx(stripes.compute().item(), abs=1e-6)
-
-
-def test_a_test_without_baselines_reports_its_own_scores(data):
-    task = make_task(data, baseline_clips=0)
-    quiet_trainer().test(task, datamodule=data, verbose=False)
-    assert {headline.metric.partition("/")[0] for headline in task.headlines()} == {"test"}
 
 
 def test_without_baselines_none_are_scored(data):
@@ -132,13 +115,6 @@ def test_a_collapse_into_one_slot_is_seen(data):
     assert found["val/largest_slot/decoder"] == 1
     assert found["val/live_slots/decoder"] == 1
     assert found["val/fg_ari/video/decoder"] == found["val/baseline/fg_ari/video/one slot"]
-
-
-def test_data_without_instances_is_scored_by_its_frames_alone(data):
-    data.on_after_batch_transfer = lambda batch, index: replace(to_unit_range(batch), masks=None)
-    found = validate(make_task(data), data)
-    assert {"val/psnr/frame", "val/largest_slot/decoder"} <= set(found)
-    assert not [name for name in found if "ari" in name or "miou" in name]
 
 
 def test_drawn_slots_score_the_same_each_time(data):
@@ -261,36 +237,10 @@ class TestFeatures:
             task.frames(task(batch_of(data)).decoded)
 
 
-def test_a_checkpoint_rebuilds_the_task(data, tmp_path):
-    task, batch = make_task(data), batch_of(data)
-    torch.save(task.state_dict(), tmp_path / "weights.pt")
-    other = make_task(data)
-    torch.nn.init.zeros_(other.decoder.convs[0].weight)
-    other.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
-    with torch.no_grad():
-        assert torch.equal(other(batch).decoded.reconstruction, task(batch).decoded.reconstruction)
-
-
-def test_the_loss_reaches_every_parameter(data):
-    task, batch = make_task(data), batch_of(data)
-    task.loss(task(batch), batch).backward()
-    assert [name for name, p in task.named_parameters() if p.grad is None or not p.grad.any()] == []
-
-
 def test_a_target_that_is_no_frame_is_refused():
     data = BlinkingBalls(resolution=16, patches_per_side=2)
     with pytest.raises(ValueError, match="SlotAutoencoding reconstructs the frames that it reads"):
         make_task(data)
-
-
-def test_a_negative_number_of_baseline_clips_is_refused(data):
-    with pytest.raises(ValueError, match="baseline_clips is -1"):
-        make_task(data, baseline_clips=-1)
-
-
-def test_sizes_of_the_data_are_needed(data):
-    with pytest.raises(ValueError, match="SlotAutoencoding needs data_spec"):
-        SlotAutoencoding(lambda s: None, lambda s: None, lambda s, v: None)
 
 
 def test_the_loss_of_a_model_in_float64_is_computed_in_float64(data):

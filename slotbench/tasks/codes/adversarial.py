@@ -57,9 +57,6 @@ class Adversary(nn.Module):
         side: height or width of a frame in pixels, whichever is less.
         weight: of the tokenizer's term, beside the adaptive weight.
         start: step from which on both terms count.
-
-    Raises:
-        ValueError: frames smaller than 24 x 24 pixels.
     """
 
     def __init__(self, channels: int, side: int, weight: float = 0.8, start: int = 10_000):

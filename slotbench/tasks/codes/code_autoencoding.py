@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -12,42 +11,30 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn, no_grad
 from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
-from slotbench.interfaces import (
-    AutoregressiveDecoder,
-    CodeEncoder,
-    DataSpec,
-    Decoded,
-    Decoder,
-    Encoder,
-    PartError,
-    SlotSpec,
-    TemporalCore,
-    Tokenized,
-    Tokenizer,
-    TokenSpec,
-    VideoBatch,
-    VideoSpec,
-)
+from slotbench.data.base import check_choices
+from slotbench.interfaces import AutoregressiveDecoder, CodeEncoder, DataSpec, Decoded, PartError, Tokenized, VideoBatch
 from slotbench.metrics.contingency import resized_masks
 from slotbench.metrics.mask_metrics import mask_headline, mask_headlines
 from slotbench.metrics.scores import Score, Stage
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, frame_size
+from slotbench.tasks.codes.chosen_tokenizer import chosen_tokenizer, fit_frozen_tokenizer
 from slotbench.tasks.codes.code_scores import CodeScores
 from slotbench.tasks.codes.mask_decoding import MaskDecoding, hidden_gradients
 from slotbench.tasks.codes.tokenizing import CodeSum, fit_tokenizer, reconstruction_loss
-from slotbench.tasks.codes.trained_tokenizer import chosen_tokenizer
+from slotbench.tasks.factories import (
+    CoreFactory,
+    DecoderFactory,
+    EncoderFactory,
+    OptimizerFactory,
+    ScheduleFactory,
+    TokenizerFactory,
+)
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import ClipBy, Decay
-from slotbench.tasks.part_checks import (
-    check_choices,
-    check_counts,
-    check_whole_frames,
-    check_window,
-)
-from slotbench.tasks.pieces import frame_by_frame
+from slotbench.tasks.part_checks import check_whole_frames, check_window
+from slotbench.tasks.slot_task import frame_by_frame
 
 __all__ = ["CodeAutoencoding"]
 
@@ -64,12 +51,9 @@ class CodeAutoencoding(AutoencodingTask):
     decides how much is left of the slots'.
 
     Scores: those of `SlotAutoencoding`, with the decoder's masks from its attention to the slots, and those of
-    `CodeScores`. With a `mask_decoder` there is a third kind of masks, under its name, as in
-    `val/fg_ari/video/mask_decoder`, and `psnr_mask_decoder/frame`: it paints the frames from the slots, and no gradient
-    of it reaches them, nor does it take part in the clipping of theirs or in `val/loss`. The best checkpoint is then
-    that of the highest `val/psnr_mask_decoder/frame`; without it, that of the lowest `val/loss`. A decoder may predict
-    well with empty slots; `slot_gap` is what it loses in nats per code with the slots of another clip of its batch, and
-    the report says so if that is nothing.
+    `CodeScores`. A `mask_decoder` paints frames from the slots, whose gradient it has no part in, and has masks of a
+    third kind; the best checkpoint is then that of the highest `val/psnr_mask_decoder/frame`. A decoder may predict
+    well with empty slots: `slot_gap` is what it loses in nats per code with the slots of another clip.
 
     Source: Singh et al., "Illiterate DALL-E Learns to Compose" (SLATE), ICLR 2022 (encoder `CodeEmbeddingEncoder`, core
     `SlotAttention`, clips of one frame); "Simple Unsupervised Object-Centric Learning for Complex and Naturalistic
@@ -86,36 +70,27 @@ class CodeAutoencoding(AutoencodingTask):
         part_rates: learning rates of parts by name, such as {"core": 1.0e-4, "decoder.slot_map": 1.0e-4}, where they
             are not the optimiser's; of two that name a parameter the longer one holds.
         constant_parts: parts whose learning rate the schedule leaves alone.
-        clip_by: what `trainer.gradient_clip_val` bounds: the "norm" of all gradients, or the "largest" number in them,
-            to which all are scaled, as in STEVE's code.
-        loss_sum: "mean" for the mean cross-entropy of codes (and squared error of pixels, with a tokenizer that is
-            trained here); "frame" for sums over a frame's, as in STEVE's code.
+        clip_by: what `trainer.gradient_clip_val` bounds: the "norm" of all gradients, or the "largest" number in them.
+        loss_sum: "mean" for the mean cross-entropy of codes (and error of pixels); "frame" for sums over a frame's.
         sampled_clips: clips of each evaluation set whose frames are sampled and compared, the first ones; 0 for none.
-        temperature: of the codes of these frames and of those that are shown and saved; 0 for the most likely code of
-            each cell, given those before it.
-        eval_window: in evaluation, each step is computed from the last `eval_window` frames alone, for cores that can
-            (PSB).
+        temperature: of sampled codes; 0 for the most likely code of each cell, given those before it.
+        eval_window: in evaluation, each step is computed from the last `eval_window` frames alone (PSB).
         baseline_clips: clips of each evaluation set that the masks' baselines are scored on, the first ones.
         mask_decoder: makes a decoder of frames with masks from the core's `SlotSpec` and the frames' `VideoSpec`, such
             as `SpatialBroadcastDecoder`; None for none.
-
-    Raises:
-        ValueError: the data are no whole frames, not one tokenizer is given, or an argument cannot be.
-        PartError: the decoder does not predict codes, or the mask decoder has no masks.
-        UserError: `tokenizer_run` holds no tokenizer of such frames.
     """
 
     monitor: tuple[str, Literal["min", "max"]] | None = ("val/loss", "min")
 
     def __init__(
         self,
-        encoder: Callable[[VideoSpec], Encoder],
-        core: Callable[[TokenSpec], TemporalCore],
-        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
+        encoder: EncoderFactory,
+        core: CoreFactory,
+        decoder: DecoderFactory,
         tokenizer_run: str | None = None,
-        tokenizer: Callable[[VideoSpec], Tokenizer] | None = None,
-        optimizer: Callable[[Iterable], Optimizer] = AdamW,
-        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        tokenizer: TokenizerFactory | None = None,
+        optimizer: OptimizerFactory = AdamW,
+        schedule: ScheduleFactory = WarmupCosine,
         part_rates: dict[str, float] | None = None,
         constant_parts: tuple[str, ...] = (),
         clip_by: ClipBy = "norm",
@@ -127,7 +102,7 @@ class CodeAutoencoding(AutoencodingTask):
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
-        mask_decoder: Callable[[SlotSpec, VideoSpec], Decoder] | None = None,
+        mask_decoder: DecoderFactory | None = None,
     ):
         built, codes = None, None
         if data_spec is not None:
@@ -137,7 +112,6 @@ class CodeAutoencoding(AutoencodingTask):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, codes)
         assert built is not None  # without a data_spec the line above raises
         check_choices(clip_by=(clip_by, ClipBy), loss_sum=(loss_sum, CodeSum))
-        check_counts("clips", sampled_clips=sampled_clips, baseline_clips=baseline_clips)
         check_window(self.core, eval_window)
         if not isinstance(self.decoder, AutoregressiveDecoder):
             raise PartError(
@@ -204,10 +178,8 @@ class CodeAutoencoding(AutoencodingTask):
     def on_fit_start(self) -> None:
         """Fits a tokenizer that is fitted before the training."""
         super().on_fit_start()
-        fit_tokenizer(self.tokenizer, self.trainer)
-        if not self.trains_tokenizer:
-            # Lightning takes a frozen part for a mistake
-            warnings.filterwarnings("ignore", message=r"Found \d+ module\(s\) in eval mode at the start of training")
+        fit = fit_tokenizer if self.trains_tokenizer else fit_frozen_tokenizer
+        fit(self.tokenizer, self.trainer)
 
     def on_train_batch_start(self, batch: VideoBatch, batch_idx: int) -> None:
         """Tells a tokenizer that is trained here which step it is."""

@@ -2,47 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
 from jaxtyping import Float, Integer
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim import AdamW
 
-from slotbench.interfaces import (
-    AutoregressiveDecoder,
-    CoreOutput,
-    DataSpec,
-    Decoded,
-    Decoder,
-    Encoder,
-    PartError,
-    SlotSpec,
-    TemporalCore,
-    Tokenizer,
-    TokenSpec,
-    VideoBatch,
-    VideoSpec,
-)
+from slotbench.data.base import check_choices
+from slotbench.interfaces import AutoregressiveDecoder, CoreOutput, DataSpec, Decoded, PartError, VideoBatch
 from slotbench.metrics.scores import Score
 from slotbench.nn.gumbel import draw_categories
-from slotbench.tasks.codes.code_rollouts import CodeRolloutTask
-from slotbench.tasks.codes.frozen_tokenizer import frame_codes, frozen_tokenizer
+from slotbench.tasks.codes.chosen_tokenizer import (
+    check_stored_codes,
+    fit_frozen_tokenizer,
+    frame_codes,
+    frozen_tokenizer,
+)
 from slotbench.tasks.codes.tokenizing import CodeSum
+from slotbench.tasks.factories import (
+    CoreFactory,
+    DecoderFactory,
+    EncoderFactory,
+    OptimizerFactory,
+    ScheduleFactory,
+    TokenizerFactory,
+)
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import check_choices, check_logits, check_whole_frames
-from slotbench.tasks.pieces import frame_by_frame
+from slotbench.tasks.part_checks import check_logits, check_whole_frames
 from slotbench.tasks.rollouts.conditions import Conditions
 from slotbench.tasks.rollouts.rollout import Feedback
+from slotbench.tasks.rollouts.rollout_task import RolloutTask
 from slotbench.tasks.rollouts.scores import RolloutScores
+from slotbench.tasks.slot_task import frame_by_frame
 
-__all__ = ["CodePrediction"]
+__all__ = ["CodePrediction", "CodeRolloutTask"]
+
+
+class CodeRolloutTask(RolloutTask):
+    """A task of roll-outs whose model predicts the codes of a frozen tokenizer; a subclass sets `tokenizer`.
+
+    Scores stand beside an oracle, the true frames as the tokenizer brings them back.
+    """
+
+    tokenizer: Tokenizer
+
+    @property
+    def parts(self) -> Mapping[str, nn.Module]:
+        """Encoder, core, decoder and tokenizer."""
+        return {**super().parts, "tokenizer": self.tokenizer}
+
+    def train(self, mode: bool = True) -> CodeRolloutTask:
+        """Into training mode or out of it, without the tokenizer, which is frozen."""
+        super().train(mode)
+        self.tokenizer.eval()
+        return self
+
+    def on_fit_start(self) -> None:
+        """Fits a tokenizer that is fitted before the training."""
+        super().on_fit_start()
+        fit_frozen_tokenizer(self.tokenizer, self.trainer)
+
+    def on_train_batch_start(self, batch: VideoBatch, batch_idx: int) -> None:
+        """Checks that codes which the data set stores are this tokenizer's."""
+        super().on_train_batch_start(batch, batch_idx)
+        if batch_idx == 0:
+            check_stored_codes(self.tokenizer, batch)
+
+    def score(self, batch: VideoBatch, scores: Any) -> Tensor:
+        """Scores the roll-out of a batch, of which each frame is encoded once."""
+        check_stored_codes(self.tokenizer, batch)
+        return super().score(replace(batch, codes=frame_codes(self.tokenizer, batch)), scores)
+
+    def _references(self, batch: VideoBatch) -> dict[str, Tensor]:
+        future = frame_codes(self.tokenizer, batch)[:, self.context : self.context + self.horizon]
+        return super()._references(batch) | {
+            "oracle|frames from their true codes": self.tokenizer.decode(future).float()
+        }
 
 
 class CodePrediction(CodeRolloutTask):
@@ -53,10 +94,8 @@ class CodePrediction(CodeRolloutTask):
     frame's codes. In a roll-out the codes of each cell are drawn, independently of each other, their vectors are read
     next, and the tokenizer paints the frame. No frame is encoded again: a recurrent core carries its state.
 
-    Scores are those of `VideoPrediction`, of the painted frames, beside its baselines and an oracle, the true frames
-    as the tokenizer brings them back from their codes. The loss is the cross-entropy of the codes, given the true
-    frames before; `cross_entropy` is the same in nats per code, without smoothing, beside the entropy of single codes
-    and the last frame that was shown (`NextCodes`).
+    Scores are those of `VideoPrediction`, of the painted frames, beside an oracle, the true frames as the tokenizer
+    brings them back; `cross_entropy` is that of the codes in nats, without smoothing (`NextCodes`).
 
     Source: Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023,
     appendix D.5 and its code, the models of DMLab; sums as there with `loss_sum: frame`.
@@ -73,25 +112,19 @@ class CodePrediction(CodeRolloutTask):
         label_smoothing: share of the target that is spread over all codes.
         loss_sum: "mean" over all codes, or the sum over those of a "frame" and the mean over frames.
         temperature: of the codes that are drawn; 0 for the most likely one of each cell.
-
-    Raises:
-        ValueError: the data are no whole frames, not one tokenizer is given, or an argument cannot be.
-        PartError: the tokenizer has no codebook or would have to be trained, the decoder bounds its output or predicts
-            cell by cell, or the data or the encoder cannot meet the conditions.
-        UserError: `tokenizer_run` holds no tokenizer of such frames.
     """
 
     monitor = ("val/loss", "min")
 
     def __init__(
         self,
-        encoder: Callable[[VideoSpec], Encoder],
-        core: Callable[[TokenSpec], TemporalCore],
-        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
+        encoder: EncoderFactory,
+        core: CoreFactory,
+        decoder: DecoderFactory,
         tokenizer_run: str | None = None,
-        tokenizer: Callable[[VideoSpec], Tokenizer] | None = None,
-        optimizer: Callable[[Iterable], Optimizer] = AdamW,
-        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        tokenizer: TokenizerFactory | None = None,
+        optimizer: OptimizerFactory = AdamW,
+        schedule: ScheduleFactory = WarmupCosine,
         label_smoothing: float = 0.01,
         loss_sum: CodeSum = "frame",
         temperature: float = 1.0,
@@ -109,7 +142,6 @@ class CodePrediction(CodeRolloutTask):
         drop_actions: float = 0.0,
         frame_mask: int | None = None,
         eval_actions: bool = True,
-        mask_early: bool = False,
         short_context: int | None = None,
     ):
         built, read = None, None
@@ -133,7 +165,7 @@ class CodePrediction(CodeRolloutTask):
         self.label_smoothing, self.temperature = label_smoothing, temperature
         self.loss_sum: CodeSum = loss_sum
         weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
-        conditions = Conditions(drop_actions, frame_mask, eval_actions, mask_early)
+        conditions = Conditions(drop_actions, frame_mask, eval_actions)
         scored = (quantise, report_horizons, group_size)
         self.declare_rollouts(
             *(context, horizon, "probability", weights, *scored),
@@ -164,11 +196,7 @@ class CodePrediction(CodeRolloutTask):
 
     @frame_by_frame
     def forward(self, batch: VideoBatch) -> Decoded:
-        """Logits of the codes of every frame but the first, "batch time-1 codes rows cols".
-
-        Raises:
-            ValueError: clips of a single frame.
-        """
+        """Logits of the codes of every frame but the first, "batch time-1 codes rows cols"."""
         if batch.num_steps < 2:
             raise ValueError("predicting the next frame takes clips of at least 2 frames, and these have 1")
         read = self.read(batch)
@@ -193,18 +221,15 @@ class CodePrediction(CodeRolloutTask):
         coded = replace(self.conditions.of_training(batch), codes=frame_codes(self.tokenizer, batch))
         return self.loss(self(coded), coded)
 
-    def score_forced(self, batch: VideoBatch, scores: RolloutScores) -> Tensor:
-        """The teacher-forced loss of a batch, whose codes are scored."""
-        return self.forced_loss(batch, partial(self._score_codes, scores))
-
     def forced_loss(
         self, batch: VideoBatch, watch: Callable[[Decoded, VideoBatch], object] = lambda *_: None
     ) -> Tensor:
         """The teacher-forced loss of a batch; of long clips piece by piece."""
         return super().forced_loss(self.read(batch), watch)
 
-    def _score_codes(self, scores: RolloutScores, output: Decoded, batch: VideoBatch) -> None:
+    def watch_forced(self, scores: RolloutScores, output: Decoded, batch: VideoBatch) -> None:
         """Scores the predicted codes that the loss is of, and of which frame the last code is known."""
+        super().watch_forced(scores, output, batch)
         codes = frame_codes(self.tokenizer, batch)
         hidden = 0 if batch.hidden is None else int(batch.hidden[0].sum())
         first = codes.shape[1] - hidden if hidden else 1

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim import AdamW
 
+from slotbench.data.base import check_choices
 from slotbench.figures.slot_panels import frame_panel
-from slotbench.interfaces import DataSpec, PartError, Tokenized, Tokenizer, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, PartError, Tokenized, VideoBatch
 from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.scores import Score
 from slotbench.nn.patch_codebook import cut_patches, fit_codebook, join_patches, nearest_entries
 from slotbench.tasks.codes.adversarial import Adversary
-from slotbench.tasks.codes.frame_scores import FrameScores
+from slotbench.tasks.codes.code_scores import FrameScores
 from slotbench.tasks.codes.tokenizing import (
     CodeSum,
     FrameError,
@@ -26,10 +26,11 @@ from slotbench.tasks.codes.tokenizing import (
     reconstruction_loss,
     training_frames,
 )
+from slotbench.tasks.factories import OptimizerFactory, ScheduleFactory, TokenizerFactory
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import check_choices, check_counts, check_whole_frames
+from slotbench.tasks.part_checks import check_whole_frames
 from slotbench.tasks.task import Task
 
 __all__ = ["FrameTokenization"]
@@ -50,10 +51,8 @@ class FrameTokenization(Task):
     and SlotDiffusion (Wu et al., 2023). No gradient of the slots' loss reaches the tokenizer in either.
 
     `frame_error: absolute` with `perceptual_weight: 1` and `adversarial_weight: 0.8` is the loss of VQ-GAN (Esser et
-    al., "Taming Transformers for High-Resolution Image Synthesis", CVPR 2021), for any tokenizer; LPIPS is that of
-    AlexNet where its public code has VGG's. A discriminator of patches is then trained by the same optimiser, which is
-    the same as by a second one of equal settings; see `Adversary`. Give that optimiser no norm to clip gradients by,
-    for it is of both networks.
+    al., "Taming Transformers for High-Resolution Image Synthesis", CVPR 2021), with LPIPS of AlexNet in the place of
+    VGG's. The discriminator is trained by the same optimiser (`Adversary`), which then clips no norm of gradients.
 
     Arguments that are not explained here are those of `Task`.
 
@@ -67,19 +66,15 @@ class FrameTokenization(Task):
         lpips_heads: a file with the heads of LPIPS, if the other has none.
         adversarial_weight: of the discriminator's judgement beside an adaptive weight; 0 for no discriminator.
         adversarial_start: step from which on the discriminator is trained and counts.
-
-    Raises:
-        ValueError: the data are no whole frames, or an argument cannot be.
-        PartError: there is an `adversarial_weight`, and the tokenizer has no `last_layer` to weigh it at.
     """
 
     monitor = ("val/mse/frame", "min")
 
     def __init__(
         self,
-        tokenizer: Callable[[VideoSpec], Tokenizer],
-        optimizer: Callable[[Iterable], Optimizer] = AdamW,
-        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        tokenizer: TokenizerFactory,
+        optimizer: OptimizerFactory = AdamW,
+        schedule: ScheduleFactory = WarmupCosine,
         loss_sum: CodeSum = "mean",
         baseline_frames: int = 1000,
         init_from: str | None = None,
@@ -95,8 +90,6 @@ class FrameTokenization(Task):
         super().__init__(optimizer, schedule, init_from, data_spec, decay)
         check_whole_frames(self.data_spec, "FrameTokenization reconstructs the frames that it reads", "MOViLike")
         check_choices(loss_sum=(loss_sum, CodeSum), frame_error=(frame_error, FrameError))
-        check_counts("frames", baseline_frames=baseline_frames)
-        check_counts("steps", adversarial_start=adversarial_start)
         self.tokenizer = checked_tokenizer(tokenizer(self.data_spec.input))
         self.loss_sum: CodeSum = loss_sum
         self.baseline_frames = baseline_frames

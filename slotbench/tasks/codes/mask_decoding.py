@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from jaxtyping import Float
@@ -11,7 +11,8 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from slotbench.interfaces import AutoregressiveDecoder, Decoded, Decoder, PartError, SlotSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import AutoregressiveDecoder, Decoded, PartError, SlotSpec, VideoBatch, VideoSpec
+from slotbench.tasks.factories import DecoderFactory
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimised_module import ClipBy
 
@@ -29,12 +30,9 @@ class MaskDecoding(nn.Module):
         decoder: makes a decoder from the slots' `SlotSpec` and the frames' `VideoSpec`.
         slot_spec: of the core.
         frame: of the data.
-
-    Raises:
-        PartError: it predicts codes, or is made for one view where there are several.
     """
 
-    def __init__(self, decoder: Callable[[SlotSpec, VideoSpec], Decoder], slot_spec: SlotSpec, frame: VideoSpec):
+    def __init__(self, decoder: DecoderFactory, slot_spec: SlotSpec, frame: VideoSpec):
         super().__init__()
         with isolate_rng():
             self.decoder = decoder(slot_spec, frame)
@@ -45,11 +43,7 @@ class MaskDecoding(nn.Module):
             )
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch) -> Decoded:
-        """What it paints, with masks; no gradient passes to the slots.
-
-        Raises:
-            PartError: the decoder gives no masks.
-        """
+        """What it paints, with masks; no gradient passes to the slots."""
         decoded: Decoded = self.decoder(slots.detach(), batch)
         if decoded.masks is None:
             raise PartError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -10,31 +10,24 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim import AdamW
 
-from slotbench.interfaces import (
-    CoreOutput,
-    DataSpec,
-    Decoded,
-    Decoder,
-    Encoder,
-    PartError,
-    SlotSpec,
-    State,
-    TemporalCore,
-    Tokenizer,
-    TokenSpec,
-    VideoBatch,
-    VideoSpec,
-)
+from slotbench.interfaces import CoreOutput, DataSpec, Decoded, PartError, SlotSpec, State, VideoBatch, VideoSpec
 from slotbench.nn.action_embedding import ActionEmbedding, hide_steps
 from slotbench.nn.linear import lecun_linear
 from slotbench.nn.mask_git import MaskGit
 from slotbench.nn.parameters import without_decay
 from slotbench.nn.vector_quantisation import CosineQuantiser
-from slotbench.tasks.codes.code_rollouts import CodeRolloutTask
-from slotbench.tasks.codes.frozen_tokenizer import frame_codes, frozen_tokenizer
+from slotbench.tasks.codes.chosen_tokenizer import frame_codes, frozen_tokenizer
+from slotbench.tasks.codes.code_prediction import CodeRolloutTask
+from slotbench.tasks.factories import (
+    CoreFactory,
+    DecoderFactory,
+    EncoderFactory,
+    OptimizerFactory,
+    ScheduleFactory,
+    TokenizerFactory,
+)
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
@@ -62,16 +55,12 @@ class Forecast(Decoded):
 class TECO(CodeRolloutTask):
     """Learns to predict the codes of the next frame through discrete latents, of which a prior draws those to come.
 
-    A frozen tokenizer has codes for each frame, and vectors for the codes. An encoder reads the vectors of a frame
-    together with those of the frame before (a learned one before the first), and a quantiser makes the latents of them,
-    as many as the encoder has cells. The core reads latents and actions up to frame t - 1; from its slots a MaskGit has
-    the distribution of the latents of frame t, and from slots and latents the decoder has logits of the codes. The
-    latents of frame 0, which nothing predicts, stay as the encoder makes them.
+    An encoder reads the vectors of a frame's codes together with those of the frame before, and a quantiser makes the
+    latents of them, as many as there are cells. The core reads latents and actions up to frame t - 1; from its slots a
+    MaskGit has the distribution of the latents of frame t, and from slots and latents the decoder has logits of codes.
 
-    The loss is the cross-entropy of the codes, summed over the cells of a frame, plus the prior's, plus the two terms
-    of the quantiser. In a roll-out the latents are drawn, the most likely code of each cell is painted, and the latents
-    themselves are fed back: no predicted frame is read again, and a core with a state of fixed size does the same work
-    for every frame.
+    The loss is the cross-entropy of the codes, summed over the cells of a frame, plus the prior's and the quantiser's.
+    In a roll-out latents are drawn and fed back; the most likely code of each cell is painted, and read by nothing.
 
     Scores of the roll-out are those of `VideoPrediction`.
 
@@ -97,15 +86,8 @@ class TECO(CodeRolloutTask):
         action_dim: width of the embedding of an action, which all cells are given; 0 for none.
         drop_loss: share of the frames that a training clip has no loss of: so many fewer are drawn at random, with
             replacement; the core reads all.
-        last_frame_twice: with `drop_loss`, draw the last frame twice as often as each other one, which the authors'
-            code does by an index that is one too large.
         frame_mask: number of the first frame whose latents are hidden from the core in clips with actions: it reads -2
             in their place. Null for none.
-
-    Raises:
-        ValueError: the data are no whole frames, not one tokenizer is given, or an argument cannot be.
-        PartError: the core keeps no grid, or the tokenizer has no table of codes or would have to be trained.
-        UserError: `tokenizer_run` holds no tokenizer of such frames.
     """
 
     monitor = ("val/rollout_mse", "min")
@@ -113,20 +95,19 @@ class TECO(CodeRolloutTask):
 
     def __init__(
         self,
-        encoder: Callable[[VideoSpec], Encoder],
-        core: Callable[[TokenSpec], TemporalCore],
-        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
+        encoder: EncoderFactory,
+        core: CoreFactory,
+        decoder: DecoderFactory,
         tokenizer_run: str | None = None,
-        tokenizer: Callable[[VideoSpec], Tokenizer] | None = None,
+        tokenizer: TokenizerFactory | None = None,
         prior: Callable[[SlotSpec, VideoSpec], MaskGit] = MaskGit,
-        optimizer: Callable[[Iterable], Optimizer] = AdamW,
-        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        optimizer: OptimizerFactory = AdamW,
+        schedule: ScheduleFactory = WarmupCosine,
         latent_dim: int = 32,
         num_latent_codes: int = 256,
         latent_code_dim: int = 32,
         action_dim: int = 16,
         drop_loss: float = 0.0,
-        last_frame_twice: bool = False,
         context: int = 10,
         horizon: int = 20,
         report_horizons: tuple[int, ...] = (),
@@ -141,7 +122,6 @@ class TECO(CodeRolloutTask):
         drop_actions: float = 0.0,
         frame_mask: int | None = None,
         eval_actions: bool = True,
-        mask_early: bool = False,
         short_context: int | None = None,
     ):
         built, sizes = None, None
@@ -162,11 +142,11 @@ class TECO(CodeRolloutTask):
         self._check_parts()
         if not 0 <= drop_loss < 1:
             raise ValueError(f"drop_loss is a share from 0 to below 1; got {drop_loss}")
-        self.drop_loss, self.last_frame_twice = drop_loss, last_frame_twice
+        self.drop_loss = drop_loss
         self._make_latents(latent_dim, CosineQuantiser(latent_dim, num_latent_codes, latent_code_dim), prior)
         self.actions = ActionEmbedding(self.data_spec.input.num_actions, action_dim) if action_dim else None
         weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
-        conditions = Conditions(drop_actions, frame_mask, eval_actions, mask_early)
+        conditions = Conditions(drop_actions, frame_mask, eval_actions)
         scored = (quantise, report_horizons, group_size)
         self.declare_rollouts(
             context, horizon, "probability", weights, *scored, conditions=conditions, short_context=short_context
@@ -202,9 +182,6 @@ class TECO(CodeRolloutTask):
         """Logits of the codes of frames 1 to the last, from the latents of these frames and slots of those before.
 
         In training with `drop_loss`, of some of these frames.
-
-        Raises:
-            ValueError: clips of a single frame.
         """
         if batch.num_steps < 2:
             raise ValueError("predicting the next frame takes clips of at least 2 frames, and these have 1")
@@ -253,13 +230,10 @@ class TECO(CodeRolloutTask):
         """Reads `context` frames of the batch, then draws the latents of `horizon` frames one by one, and paints them.
 
         Actions are read for the predicted frames, too. `feedback` and `components` have no meaning here.
-
-        Raises:
-            ValueError: the clips are shorter than the context.
         """
         context, horizon = context or self.context, horizon or self.horizon
         check_context(batch, context)
-        shown = self.conditions.of_evaluation(batch, rolled=True)
+        shown = self.conditions.of_evaluation(batch)
         state: State | None = None
         before: Tensor | None = None
         for start in range(0, context, PIECE):
@@ -316,7 +290,7 @@ class TECO(CodeRolloutTask):
         if self.training and self.drop_loss:
             drawn = max(1, int((1 - self.drop_loss) * predicted + 1e-6))
             share = torch.rand(len(batch), drawn, device=device)
-            frames = (first + (share * (predicted + self.last_frame_twice - first)).long()).clamp(max=predicted - 1)
+            frames = (first + (share * (predicted - first)).long()).clamp(max=predicted - 1)
             return frames, torch.ones_like(frames, dtype=torch.bool)
         frames = torch.arange(predicted, device=device).expand(len(batch), -1)
         return frames, frames >= first

@@ -25,11 +25,7 @@ FrameError = Literal["squared", "absolute"]
 
 
 def checked_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
-    """A tokenizer that has just been built, if it announces its codes.
-
-    Raises:
-        PartError: it sets no `code_spec`.
-    """
+    """A tokenizer that has just been built, if it announces its codes."""
     if not isinstance(getattr(tokenizer, "code_spec", None), VideoSpec):
         raise PartError(
             f"the tokenizer {type(tokenizer).__name__} sets no code_spec, from which the decoder of codes is built: "
@@ -53,11 +49,7 @@ def training_frames(trainer: Trainer, count: int) -> Float[Tensor, "frames chann
 
 
 def fit_tokenizer(tokenizer: Tokenizer, trainer: Trainer) -> None:
-    """Gives a tokenizer the frames that it is to be fitted to, if it asks for any.
-
-    Raises:
-        PartError: the trainer has no data set of ours to take them from.
-    """
+    """Gives a tokenizer the frames that it is to be fitted to, if it asks for any."""
     if not tokenizer.fit_frames:
         return
     frames = training_frames(trainer, tokenizer.fit_frames)

@@ -2,41 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim import AdamW
 
+from slotbench.data.base import check_choices
 from slotbench.errors import UserError, lines
-from slotbench.interfaces import (
-    DataSpec,
-    Decoded,
-    Decoder,
-    Encoder,
-    SlotSpec,
-    TemporalCore,
-    TokenSpec,
-    VideoBatch,
-    VideoSpec,
-)
+from slotbench.interfaces import DataSpec, Decoded, VideoBatch, VideoSpec
 from slotbench.metrics.depth.floor import floor_depth
 from slotbench.metrics.depth.means import DepthMeans, counted_pixels
 from slotbench.metrics.depth.scores import DepthScores
 from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask
-from slotbench.tasks.depth.transforms import DEPTH_TRANSFORMS, DepthTransformName
+from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
-from slotbench.tasks.part_checks import check_choices, check_counts, check_logits, check_whole_frames
+from slotbench.tasks.part_checks import check_logits, check_whole_frames
 
-__all__ = ["DepthAutoencoding"]
+__all__ = ["DEPTH_TRANSFORMS", "DepthAutoencoding", "DepthTransform"]
 
 Depth = Float[Tensor, "batch time height width"]
+
+
+DepthTransformName = Literal["log", "inverse", "plain"]
+"""ln(1 + d), 1 / d, or d."""
+
+
+@dataclass(frozen=True)
+class DepthTransform:
+    """A monotonous map of depth, and the way back.
+
+    Attributes:
+        target: of depth above 0, what is learned.
+        inverse: of what is learned, depth.
+    """
+
+    target: Callable[[Tensor], Tensor]
+    inverse: Callable[[Tensor], Tensor]
+
+    def depth(self, predicted: Float[Tensor, "*shape"], span: tuple[float, float]) -> Float[Tensor, "*shape"]:
+        """Depth from a prediction, which may be any number; it is brought within the span.
+
+        Example:
+            >>> DEPTH_TRANSFORMS["inverse"].depth(torch.tensor([0.5, -1.0]), (0.1, 80.0))
+            tensor([ 2., 80.])
+        """
+        # before the way back, where it is defined for them all; after it, where rounding may have left the span
+        bounds = self.target(torch.tensor(span, dtype=torch.float64)).sort().values.tolist()
+        return self.inverse(predicted.clamp(*bounds)).clamp(*span)
+
+    def standardised(self, mean: float, std: float) -> DepthTransform:
+        """The same, less `mean` and divided by `std`, which is above 0.
+
+        Example:
+            >>> log = DEPTH_TRANSFORMS["log"].standardised(2.0, 0.5)
+            >>> log.target(torch.tensor([9.0]))
+            tensor([0.6052])
+        """
+        return DepthTransform(
+            lambda depth: (self.target(depth) - mean) / std, lambda target: self.inverse(target * std + mean)
+        )
+
+
+DEPTH_TRANSFORMS: dict[DepthTransformName, DepthTransform] = {
+    "log": DepthTransform(torch.log1p, torch.expm1),
+    "inverse": DepthTransform(torch.reciprocal, torch.reciprocal),
+    "plain": DepthTransform(lambda depth: depth, lambda target: target),
+}
+"""Source: SAVi++ (Elsayed et al., 2022) learns ln(1 + d)."""
 
 
 class DepthAutoencoding(AutoencodingTask):
@@ -48,10 +88,8 @@ class DepthAutoencoding(AutoencodingTask):
     mean is taken over the pixels of a clip first, and then over the clips that have any.
 
     Scores: those of `SlotAutoencoding` for the masks, and `depth_abs_rel`, `depth_rmse` and `depth_log_rmse` of all
-    pixels and of object pixels, in the unit of the data, beside three baselines: "constant", the mean depth of the
-    training's clips; "mean image", the same per pixel of the image; "empty floor", where the data knows its camera. See
-    `DepthScores` for the names. For object pixels the first two are means over object pixels. A model that has
-    not been trained has seen no clip, and no mean.
+    pixels and of object pixels, in the unit of the data, beside the mean depth of the training's clips, the same per
+    pixel of the image, and the empty floor where the data knows its camera. See `DepthScores` for the names.
 
     Source: SAVi++ (Elsayed et al., 2022), depth as the target of slots; SlotSSM (Jiang et al., 2024), Appendix D.2,
     which says neither unit nor transform.
@@ -68,22 +106,17 @@ class DepthAutoencoding(AutoencodingTask):
             within it before they are scored.
         baseline_clips: clips of each evaluation set that baselines of the masks are scored on, the first ones; 0 for no
             baselines, of depth neither.
-
-    Raises:
-        ValueError: the data are no whole frames, or an argument cannot be.
-        PartError: the decoder bounds its image.
-        UserError: in the first step, the data has no depth.
     """
 
     monitor = ("val/loss", "min")
 
     def __init__(
         self,
-        encoder: Callable[[VideoSpec], Encoder],
-        core: Callable[[TokenSpec], TemporalCore],
-        decoder: Callable[[SlotSpec, VideoSpec], Decoder],
-        optimizer: Callable[[Iterable], Optimizer] = AdamW,
-        schedule: Callable[[Optimizer, int], LRScheduler] = WarmupCosine,
+        encoder: EncoderFactory,
+        core: CoreFactory,
+        decoder: DecoderFactory,
+        optimizer: OptimizerFactory = AdamW,
+        schedule: ScheduleFactory = WarmupCosine,
         depth_target: DepthTransformName = "log",
         target_mean: float = 0.0,
         target_std: float = 1.0,
@@ -98,7 +131,6 @@ class DepthAutoencoding(AutoencodingTask):
             raise ValueError(f"target_mean is {target_mean} and target_std {target_std}; expected numbers, std above 0")
         if not 0 < depth_range[0] < depth_range[1] < float("inf"):
             raise ValueError(f"depth_range is {list(depth_range)}; expected the nearest and the farthest, both above 0")
-        check_counts("clips", baseline_clips=baseline_clips)
         parts = None
         if data_spec is not None:
             check_whole_frames(data_spec, "DepthAutoencoding predicts depth of the frames that it reads", "MOViLike")
@@ -139,11 +171,7 @@ class DepthAutoencoding(AutoencodingTask):
         return self.transform.depth(at_least_float32(decoded.reconstruction[:, :, 0]), self.depth_range)
 
     def true_depth(self, batch: VideoBatch) -> tuple[Depth, Bool[Tensor, "batch time height width"]]:
-        """Depth, and which pixels have it; those without have 1.
-
-        Raises:
-            UserError: the data has no depth, or of another size than the frames.
-        """
+        """Depth, and which pixels have it; those without have 1."""
         depth = batch.objects.get("depth")
         if depth is None:
             raise UserError(

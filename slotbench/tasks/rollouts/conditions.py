@@ -30,36 +30,20 @@ class Conditions:
         drop_actions: probability that a clip is without its actions in training.
         frame_mask: number of the first frame that is hidden; None for no causal masking.
         eval_actions: whether roll-outs are given the actions.
-        mask_early: whether roll-outs hide the last frame of the context too, as the authors' sampling of state space
-            models does and their training does not. False hides what training hides.
-
-    Raises:
-        ValueError: a probability or a number of frames that cannot be.
     """
 
     drop_actions: float = 0.0
     frame_mask: int | None = None
     eval_actions: bool = True
-    mask_early: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.drop_actions <= 1:
             raise ValueError(f"drop_actions is a probability in [0, 1]; got {self.drop_actions}")
         if self.frame_mask is not None and self.frame_mask < 1:
             raise ValueError(f"frame_mask is {self.frame_mask}; expected the number of a frame, at least 1, or null")
-        if self.mask_early and self.frame_mask is None:
-            raise ValueError("mask_early says when frame_mask begins, and there is none: give frame_mask, such as 144")
 
     def check(self, encoder: Encoder | None, num_actions: int) -> None:
-        """Refuses data and encoders that cannot do as these say.
-
-        Args:
-            encoder: is to hide frames; None where the task hides them itself.
-            num_actions: of the data.
-
-        Raises:
-            PartError: there are no actions to drop or to predict from, or the encoder cannot hide a frame.
-        """
+        """Refuses data without actions and encoders that cannot hide a frame; None where the task hides it itself."""
         if num_actions == 0 and (self.drop_actions or self.frame_mask is not None or not self.eval_actions):
             raise PartError(
                 "drop_actions, frame_mask and eval_actions are about the actions of a clip, and this data set has "
@@ -77,23 +61,19 @@ class Conditions:
             kept = torch.rand(len(batch), device=batch.frames.device) >= self.drop_actions
         else:
             kept = torch.ones(len(batch), dtype=torch.bool, device=batch.frames.device)
-        return self._shown(batch, kept, self.frame_mask)
+        return self._shown(batch, kept)
 
-    def of_evaluation(self, batch: VideoBatch, rolled: bool = False) -> VideoBatch:
-        """The batch as evaluations read it; `rolled` for roll-outs, whose mask may begin earlier."""
+    def of_evaluation(self, batch: VideoBatch) -> VideoBatch:
+        """The batch as evaluations read it."""
         kept = torch.full((len(batch),), self.eval_actions, device=batch.frames.device)
-        first = self.frame_mask
-        return self._shown(batch, kept, first - 1 if rolled and self.mask_early and first is not None else first)
+        return self._shown(batch, kept)
 
     def mean_loss(
         self, loss: Callable[[slice, Bool[Tensor, " batch"] | None], Float[Tensor, ""]], batch: VideoBatch
     ) -> Float[Tensor, ""]:
         """The mean over clips of a loss that is of hidden frames alone where a clip has any.
 
-        Args:
-            loss: the mean loss of some predictions, frames 1 to T - 1 as a slice, of the clips that are chosen; of all
-                clips for None.
-            batch: what the model was shown.
+        `loss` is the mean of some predictions, a slice of frames 1 to T - 1, of some clips; of all for None.
         """
         if batch.hidden is None:
             return loss(slice(None), None)
@@ -103,11 +83,11 @@ class Conditions:
         shares = [chosen.float().mean() * loss(steps, chosen) for steps, chosen in parts if chosen.any()]
         return torch.stack(shares).sum()
 
-    def _shown(self, batch: VideoBatch, kept: Bool[Tensor, " batch"], first: int | None) -> VideoBatch:
+    def _shown(self, batch: VideoBatch, kept: Bool[Tensor, " batch"]) -> VideoBatch:
         if batch.actions is None or batch.hidden is not None:  # or it is as it should be
             return batch
         actions = batch.actions if kept.all() else batch.actions * kept[:, None, None].to(batch.actions)
-        if first is None:
+        if self.frame_mask is None:
             return replace(batch, actions=actions)
-        late = torch.arange(batch.num_steps, device=kept.device) >= first
+        late = torch.arange(batch.num_steps, device=kept.device) >= self.frame_mask
         return replace(batch, actions=actions, hidden=kept[:, None] & late)

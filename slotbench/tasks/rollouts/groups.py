@@ -27,9 +27,6 @@ class RolloutGroups(nn.Module):
         horizon: predicted frames per clip.
         group_size: clips per group; fewer clips are one group, and those that fill none are left out.
         means_until: so many first frames of the horizon have values of their own, where it has as many.
-
-    Raises:
-        ValueError: a group without clips.
     """
 
     def __init__(self, horizon: int, group_size: int, means_until: Sequence[int] = ()) -> None:
@@ -65,14 +62,7 @@ class RolloutGroups(nn.Module):
     def update_videos(
         self, predicted: Frames, true: Frames, context: int, index: Integer[Tensor, " batch"] | None = None
     ) -> None:
-        """Adds some clips, their context included. First frames that with the context are too few for I3D have no FVD.
-
-        Args:
-            predicted: `context` true frames and then the predicted ones.
-            true: what really followed, after the same context.
-            context: number of frames.
-            index: which clips of the data set they are.
-        """
+        """Adds some clips, each with its `context` frames first, which may make enough for I3D."""
         for network in self._network:
             network.to(predicted.device)
             for suffix, length in self.lengths.items():
@@ -101,12 +91,9 @@ class RolloutGroups(nn.Module):
 
 
 def summarise_groups(found: GroupValues, prefix: str) -> Iterator[tuple[str, float]]:
-    """What is logged of groups: the mean over them and, of two or more, the sample standard deviation (n - 1).
+    """What is logged of groups by name: the mean over them and, of two or more, the sample standard deviation (n - 1).
 
     FVD has no other value than its mean over groups, which has no suffix therefore.
-
-    Yields:
-        (name, value) pairs.
     """
     for name, values in found.items():
         key = f"{prefix}{name}"

@@ -91,13 +91,9 @@ class ObjectScores(nn.Module):
     def watch_context(
         self, predicted: Frames, clip: Float[Tensor, "batch steps channels height width"], first: int, beside: bool
     ) -> None:
-        """Takes predictions of frames of the context, each made from the true ones before it.
+        """Takes predictions, in [0, 1], of the context's frames from number `first` on, each made from those before it.
 
-        Args:
-            predicted: in [0, 1], of the frames from number `first` of the clip on; those of the horizon are left out.
-            clip: all true frames.
-            first: at least 1.
-            beside: score baselines too.
+        Those of the horizon are left out; `beside` scores baselines too.
         """
         numbers = range(first, min(first + predicted.shape[1], self.context))
         if not numbers:
@@ -118,9 +114,7 @@ class ObjectScores(nn.Module):
     def watch(self, steps: Iterable[Decoded], layers: Layers) -> Iterator[Decoded]:
         """Hands the steps of a roll-out on, and notes whose each pixel is and which object each slot paints.
 
-        Args:
-            steps: one frame each, with masks and components where the decoder has them, painted in [0, 1].
-            layers: every object alone, in the frames of the horizon.
+        `layers` are the objects alone, in the frames of the horizon.
         """
         self._labels, self._ids = [], []
         for time, step in enumerate(steps):
@@ -134,12 +128,9 @@ class ObjectScores(nn.Module):
     def look(
         self, pieces: Iterable[tuple[Mapping[str, Frames], Frames]], masks: Ids, beside: bool
     ) -> Iterator[tuple[Mapping[str, Frames], Frames]]:
-        """Hands pieces of roll-outs on and scores them, and at their end the steps that `watch` has seen.
+        """Hands pieces of `RolloutScores.update` on and scores them, and at their end what `watch` has seen.
 
-        Args:
-            pieces: as of `RolloutScores.update`.
-            masks: true ids, from the last frame of the context on.
-            beside: score the baselines of tracking too.
+        `masks` are true ids, from the last frame of the context on; `beside` scores the baselines of tracking too.
         """
         occupied = (masks[:, 1:].flatten(2) > 0).any(2).all(1)
         first, predicted, followed = 0, [], []

@@ -62,9 +62,6 @@ def roll_out(
 
     Returns:
         an iterator over the predictions: a frame in [0, 1] "batch 1 channels height width", with the decoder's masks.
-
-    Raises:
-        ValueError: the clips are shorter than the context.
     """
     check_context(batch, context)
     encoder, core, decoder = parts
@@ -95,11 +92,7 @@ def roll_out(
 
 
 def check_context(batch: VideoBatch, context: int) -> None:
-    """Refuses clips that are shorter than the context of a roll-out.
-
-    Raises:
-        ValueError: they are.
-    """
+    """Refuses clips that are shorter than the context of a roll-out."""
     if batch.num_steps < context:
         raise ValueError(
             f"a roll-out from {context} context frames needs clips of at least as many, and these have "
@@ -119,11 +112,7 @@ def in_pieces(
 ) -> Iterator[tuple[slice, Tensor]]:
     """The frames of a roll-out in pieces, with where they lie in the horizon.
 
-    Args:
-        steps: what `roll_out` returns.
-        horizon: predicted frames.
-        add_time: is called with the number of predicted frames of all clips and the seconds that they took.
-        device: that predicts.
+    `add_time` is called with the number of predicted frames of all clips and the seconds that they took.
     """
     done = 0
     while done < horizon:
@@ -141,15 +130,7 @@ def forced_loss(
     batch: VideoBatch,
     sums_frames: bool = False,
 ) -> Tensor:
-    """The teacher-forced loss of a whole clip, piece by piece.
-
-    Args:
-        parts: encoder and core.
-        decode: what is painted of the core's output of all frames of a piece but its last, and that piece.
-        loss: of the prediction of every frame of a piece but its first.
-        batch: the clip.
-        sums_frames: whether `loss` is a sum over frames; otherwise it is a mean. The decoder's own terms are means.
-    """
+    """The teacher-forced loss of a whole clip, piece by piece; see `RolloutTask` for `decode` and `sums_frames`."""
     encoder, core = parts
     total, state, steps = torch.zeros((), device=batch.frames.device), None, batch.num_steps - 1
     for start in range(0, steps, PIECE):
@@ -169,12 +150,7 @@ def forced_loss(
 def simple_predictions(
     context: Float[Tensor, "batch time channels height width"], horizon: int
 ) -> dict[str, Float[Tensor, "batch horizon channels height width"]]:
-    """Baselines of a prediction, by name: the last frame seen, black, and the mean grey of what was seen.
-
-    Args:
-        context: the frames seen.
-        horizon: frames to predict.
-    """
+    """Baselines of a prediction, by name: the last frame seen, black, and the mean grey of what was seen."""
     frames = {
         "copy the last frame": context[:, -1:],
         "black": torch.zeros_like(context[:, -1:]),

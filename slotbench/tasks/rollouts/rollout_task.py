@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.data.base import SlotDataModule
+from slotbench.data.base import SlotDataModule, check_choices
 from slotbench.figures.charts import absence_chart, horizon_chart
 from slotbench.figures.maze_maps import has_maze, maze_maps
 from slotbench.figures.rollouts import rollout_sheet, rollout_video
@@ -20,8 +21,6 @@ from slotbench.interfaces import CoreOutput, Decoded, Predictor, VideoBatch
 from slotbench.metrics.objects.utilisation import cell_utilisation
 from slotbench.metrics.scores import Score
 from slotbench.tasks.given_weights import GivenWeights
-from slotbench.tasks.part_checks import check_choices
-from slotbench.tasks.pieces import may_be_cut
 from slotbench.tasks.rollouts.conditions import Conditions
 from slotbench.tasks.rollouts.groups import RolloutGroups
 from slotbench.tasks.rollouts.objects import ObjectScores, visible_parts
@@ -34,9 +33,16 @@ from slotbench.tasks.rollouts.rollout import (
     simple_predictions,
 )
 from slotbench.tasks.rollouts.scores import RolloutScores
-from slotbench.tasks.slot_task import SlotTask
+from slotbench.tasks.slot_task import SlotTask, may_be_cut
 
 __all__ = ["RolloutTask"]
+
+
+@dataclass
+class Predicted(Decoded):
+    """Predictions of frames, with what the core tells of the steps that they were made from (`CoreOutput.details`)."""
+
+    details: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class RolloutTask(SlotTask, Predictor):
@@ -60,7 +66,6 @@ class RolloutTask(SlotTask, Predictor):
         frame_mask: number of the first frame that is hidden from the model in clips with actions (causal masking of
             frames); null for none.
         eval_actions: whether roll-outs are given the actions.
-        mask_early: whether roll-outs hide the last frame of the context, too.
         short_context: also score roll-outs that read so many of the last frames of the context alone, as
             `rollout_<score>_short_context`: what is lost of it is what the model remembers from before them.
     """
@@ -85,26 +90,10 @@ class RolloutTask(SlotTask, Predictor):
         short_context: int | None = None,
         num_codes: int | None = None,
     ) -> None:
-        """Says how roll-outs are made and scored.
+        """Says how roll-outs are made and scored: the arguments are those of subclasses, and `thresholds_in_test`.
 
-        Args:
-            context: true frames that a roll-out starts from.
-            horizon: frames that it predicts.
-            feedback: what is fed back.
-            weights: of LPIPS and FVD.
-            quantise: score frames truncated to bytes.
-            report_horizons: also report the mean scores of so many first frames.
-            group_size: clips per group in the test.
-            thresholds_in_test: score thresholded feedback too in the test.
-            object_scores: score what becomes of the objects, as `ObjectScores` says.
-            conditions: actions and frames that the model is shown; all of them by default.
-            short_context: also score roll-outs that read so many of the last frames of the context alone, as
-                `rollout_<score>_short_context`: what is lost of it is what the model remembers from before them.
-            num_codes: size of the codebook, where codes are scored too; `score_forced` adds them.
-
-        Raises:
-            PartError: the data or the encoder cannot meet the conditions.
-            ValueError: an argument cannot be.
+        With `thresholds_in_test` the test scores thresholded feedback too; with `num_codes`, the size of the codebook,
+        codes are scored.
         """
         check_choices(feedback=(feedback, Feedback))
         _check_lengths(context, horizon, short_context)
@@ -133,9 +122,10 @@ class RolloutTask(SlotTask, Predictor):
         frame = self.frames(decoded)
         return frame, (frame > 0.5).to(frame) if feedback == "threshold" else frame
 
-    def decode(self, output: CoreOutput, batch: VideoBatch) -> Decoded:
+    def decode(self, output: CoreOutput, batch: VideoBatch) -> Predicted:
         """The prediction of every frame of `batch` but the first, from the core's output of every one but the last."""
-        return self.decoded(output.slots, batch.slice_time(1, batch.num_steps))
+        decoded = self.decoded(output.slots, batch.slice_time(1, batch.num_steps))
+        return Predicted(**vars(decoded), details=output.details)
 
     def setup(self, stage: str) -> None:
         """Reads the weights of LPIPS and FVD: for a test to use them, before a training to see that they are there."""
@@ -176,11 +166,7 @@ class RolloutTask(SlotTask, Predictor):
     def score(self, batch: VideoBatch, scores: RolloutScores) -> Tensor:
         """Scores the roll-out, the first time beside baselines and oracles; in the test, thresholded feedback too."""
         true = self._future(batch)
-        watched = self.core.register_forward_hook(lambda _core, _tokens, out: scores.add_details(out.details))
-        try:
-            loss = self.score_forced(batch, scores)
-        finally:
-            watched.remove()
+        loss = self.forced_loss(batch, partial(self.watch_forced, scores))
         beside = self._references(batch) if scores.wants_references else {}
         if scores.objects is None:
             steps = self.rollout_steps(batch)
@@ -198,7 +184,7 @@ class RolloutTask(SlotTask, Predictor):
         pixels = self._pixel_groups(batch)
         scores.update(pieces, batch.pixels[:, : self.context], batch.index, pixels)
         if self.short_context is not None:
-            late = self.conditions.of_evaluation(batch, rolled=True)
+            late = self.conditions.of_evaluation(batch)
             late = late.slice_time(self.context - self.short_context, batch.num_steps)
             steps = self.rollout_steps(late, self.short_context)
             parts = in_pieces(steps, self.horizon, lambda *_: None, self.device)
@@ -209,18 +195,17 @@ class RolloutTask(SlotTask, Predictor):
             scores.update(({"thresholded": part}, true[:, at]) for at, part in thresholded)
         return loss
 
-    def score_forced(self, batch: VideoBatch, scores: RolloutScores) -> Tensor:
-        """The teacher-forced loss of a batch that is scored; a subclass may score more of what it is of."""
-        return self.forced_loss(batch)
+    def watch_forced(self, scores: RolloutScores, output: Decoded, batch: VideoBatch) -> None:
+        """Scores the teacher-forced predictions of a piece of a batch; a subclass may score more of them."""
+        if isinstance(output, Predicted):
+            scores.add_details(output.details)
 
     def forced_loss(
         self, batch: VideoBatch, watch: Callable[[Decoded, VideoBatch], object] = lambda *_: None
     ) -> Tensor:
         """The teacher-forced loss of a batch; of long clips piece by piece, where `forward` and `loss` allow it.
 
-        Args:
-            batch: the clips.
-            watch: is called with the prediction of every frame of a piece but its first, and that piece.
+        `watch` is called with the prediction of every frame of a piece but its first, and that piece.
         """
 
         def loss(output: Decoded, piece: VideoBatch) -> Tensor:
@@ -235,11 +220,7 @@ class RolloutTask(SlotTask, Predictor):
     def _scoring_of_context(
         self, batch: VideoBatch, scores: ObjectScores, beside: bool
     ) -> Callable[[CoreOutput], None]:
-        """Scores the outputs of the core while a roll-out reads its context, and none after that.
-
-        That is the prediction of every frame of the context but the first, and how much the first frame of the horizon
-        depends on each slot.
-        """
+        """Scores what is predicted of the context, and how much the first frame of the horizon depends on each slot."""
         read = 0
 
         def look(output: CoreOutput) -> None:
@@ -280,7 +261,7 @@ class RolloutTask(SlotTask, Predictor):
         context, horizon = context or self.context, horizon or self.horizon
         predict = partial(self.next_frame, feedback=feedback or self.feedback)
         alone = partial(painted_alone, paint=self.frames) if components else lambda _: None
-        batch = self.conditions.of_evaluation(batch, rolled=True)
+        batch = self.conditions.of_evaluation(batch)
         return roll_out(parts, predict, batch, context, horizon, alone, watch)
 
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
@@ -291,10 +272,7 @@ class RolloutTask(SlotTask, Predictor):
         return found if decoded.masks is None else found | {"masks": decoded.masks}
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """Per clip: what followed, what was predicted, both over one another, and which slot painted each pixel.
-
-        Of a maze also its maps.
-        """
+        """Per clip what followed and what was predicted, and which slot painted each pixel; of a maze also its maps."""
         with self.deterministic_sampling(batch, 0):
             decoded = self.rollout(batch)
         found = {"rollouts": rollout_sheet(batch.pixels, decoded, self.context)}
@@ -310,10 +288,7 @@ class RolloutTask(SlotTask, Predictor):
         return {f"rollout_{i}": rollout_video(clips.pixels[i, :last], predicted[i]) for i in range(len(clips))}
 
     def plots(self) -> dict[str, np.ndarray]:
-        """Each score against the step of the horizon, beside baselines and oracles, as of the last evaluation.
-
-        Where pixels are grouped by the time since what they show was in view, also the error against that time.
-        """
+        """Each score of the last evaluation by step of the horizon, and where pixels have one, by time out of view."""
         scores: RolloutScores = self.scores_of(self._stage)
         panels, absence = scores.panels(), scores.over_absence()
         found = {"horizon": horizon_chart(panels)} if panels else {}

@@ -45,12 +45,7 @@ _SINCE_SEEN = re.compile(r"rollout_mse(?P<variant>\w*)/(?:unseen_(?P<first>\d+)(
 
 
 class _Whose(NamedTuple):
-    """Whose frames are scored, which the keys of curves say here and in checkpoints.
-
-    Attributes:
-        reference: "baseline" or "oracle"; empty for the model and its variants.
-        name: of the reference or the variant; empty for the model.
-    """
+    """Whose frames are scored: a "baseline" or an "oracle" by name, or a variant of the model; empty for the model."""
 
     reference: Literal["", "baseline", "oracle"]
     name: str
@@ -163,8 +158,8 @@ class RolloutScores(Scores):
         """Adds a batch of clips.
 
         Args:
-            pieces: in order of time, frames by whose they are and the true ones, which together are `horizon` frames:
-                "" for the model, "baseline|NAME", "oracle|NAME", or a variant of the model.
+            pieces: in order of time, frames by whose they are ("" for the model, "baseline|NAME", "oracle|NAME", or a
+                variant of the model) and the true ones.
             context: the true frames before; without them the clips are in no group.
             index: which clips of the data set they are, to put them in groups in its order.
             pixels: groups of pixels of the horizon, by name.
@@ -244,9 +239,7 @@ class RolloutScores(Scores):
     def over_absence(self) -> dict[str, dict[float, float]]:
         """Squared error of the last evaluation by the frames since what a pixel shows was in view in the context.
 
-        Returns:
-            values by the first number of frames of each bin that has pixels, infinity for what was never in view; by
-            "model", the name of a variant, or that of an oracle after "oracle: ".
+        By "model", a variant's name, or "oracle: NAME"; infinity for what was never in view.
         """
         found: dict[str, dict[float, float]] = {"model": {}}
         for logged, value in (self.references | self._last).items():
@@ -344,12 +337,7 @@ class RolloutScores(Scores):
 
 
 def curve_values(curves: Mapping[str, Curves], means_until: Sequence[int] = ()) -> dict[str, float]:
-    """What is logged of all curves, by name without the stage.
-
-    Args:
-        curves: by whose they are: "" for the model, "baseline|NAME", "oracle|NAME", or a variant of the model.
-        means_until: see `parts_of_curve`.
-    """
+    """What is logged of all curves, by name without the stage; `means_until` as in `parts_of_curve`."""
     found: dict[str, float] = {}
     for whose, found_curves in curves.items():
         scores = dict(found_curves)
@@ -363,13 +351,8 @@ def curve_values(curves: Mapping[str, Curves], means_until: Sequence[int] = ()) 
 def frames_ahead(known: Mapping[str, Curves], of: Iterable[str] = ("",)) -> dict[str, float]:
     """How many frames, from the first on, have less squared error than every baseline has at that step.
 
-    A baseline has 0, as it is not below itself; with none nothing is reported. Of a whole data set: its mean error is
-    what is compared, step by step. A model that has lost what it predicts can be ahead again later by painting less;
-    such frames are not counted.
-
-    Args:
-        known: by whose they are, with those of the baselines among them.
-        of: those to report.
+    The mean error over the data set is compared, step by step. A model that has lost what it predicts can be ahead
+    again later by painting less; such frames are not counted. With no baseline nothing is reported.
 
     Example:
         >>> curves = {"": {"mse": [0.1, 0.2, 0.4, 0.1]}, "baseline|black": {"mse": [0.3, 0.3, 0.3, 0.3]}}
@@ -390,14 +373,8 @@ def frames_ahead(known: Mapping[str, Curves], of: Iterable[str] = ("",)) -> dict
 def parts_of_curve(curve: Sequence[float], means_until: Sequence[int] = ()) -> Iterator[tuple[str, float]]:
     """What is logged of a curve: the mean, those of the first frames, and single steps.
 
-    Of a curve of up to 100 steps all are logged, of a longer one about 100, the first and the last among them.
-
-    Args:
-        curve: a score by step of the horizon.
-        means_until: also log the mean over so many first frames, where the horizon has as many.
-
-    Yields:
-        what follows the name of the score, and the value.
+    Of a curve of up to 100 steps all are logged, of a longer one about 100, the first and the last among them; of
+    `means_until` first frames their mean, where there are as many. Yields what follows the name, and the value.
     """
     yield "", float(np.mean(curve))
     for frames in means_until:

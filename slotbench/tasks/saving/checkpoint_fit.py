@@ -17,11 +17,7 @@ __all__ = ["check_checkpoint"]
 
 
 def check_checkpoint(checkpoint: Mapping[str, Any], task: Task) -> None:
-    """Looks at a checkpoint before its weights are loaded into a task.
-
-    Raises:
-        WeightError: it has other tensors than the task, as another core's has, or one of another shape.
-    """
+    """Looks at a checkpoint before its weights are loaded into a task."""
     ours, theirs = task.state_dict(), checkpoint["state_dict"]
     saved = checkpoint.get(task.CHECKPOINT_HYPER_PARAMS_KEY) or {}
     names = {name: name in theirs for name in ours} | {name: False for name in theirs if name not in ours}

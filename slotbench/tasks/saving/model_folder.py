@@ -65,9 +65,6 @@ def write_model(
         arguments: of the task, as a checkpoint has them (`saved_arguments`).
         weights: its state dict.
         half: whether 32-bit weights are rounded to 16 bits.
-
-    Raises:
-        UserError: a part is no registered component, an argument names a file, or a weight is too large for 16 bits.
     """
     from safetensors.torch import save
 
@@ -85,12 +82,7 @@ def write_model(
 
 
 def read_model(folder: Path) -> Task:
-    """The task of a folder that `write_model` wrote, with its weights, on the CPU and in evaluation mode.
-
-    Raises:
-        FileError: a file is missing or damaged, the configuration names a component that is not registered, or a path,
-            or the weights are not those of the task that it describes.
-    """
+    """The task of a folder that `write_model` wrote, with its weights, on the CPU and in evaluation mode."""
     from safetensors.torch import load_file
 
     path = folder / MODEL_CONFIG
@@ -108,8 +100,6 @@ def read_model(folder: Path) -> Task:
         held = {"state_dict": load_file(folder / WEIGHTS), built.CHECKPOINT_HYPER_PARAMS_KEY: translated}
         built.on_load_checkpoint(held)
         built.load_state_dict(held["state_dict"])
-    except FileError:
-        raise
     except Exception as error:  # whatever a constructor, torch and safetensors raise for what cannot be
         raise FileError(
             f"{folder} holds no model that can be built: {str(error).strip().partition(chr(10))[0]}"

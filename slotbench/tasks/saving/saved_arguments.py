@@ -55,11 +55,6 @@ class RebuiltModule(LightningModule):
         The file is read as tensors and plain values. Of the classes that it names, registered components, slotbench's
         and torch's optimisers are imported, and your own are taken where you have imported them; no function is.
         Arguments are Lightning's; `arguments` of the constructor take the place of those in the file.
-
-        Raises:
-            UserError: the checkpoint does not hold what the task was built from, and it is not given either; or it
-                names a class that is not taken.
-            WeightError: its weights do not fit.
         """
         checkpoint = torch.load(checkpoint_path, map_location=map_location, weights_only=weights_only)
         saved = checkpoint.get(cls.CHECKPOINT_HYPER_PARAMS_KEY) or {}
@@ -99,19 +94,12 @@ def saved_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
 
     A class, or a `functools.partial` of one, is written as `class_path` and `init_args`, everything else as it is:
     numbers, text and None, in lists and dictionaries, which `torch.load(weights_only=True)` reads back.
-
-    Raises:
-        UnsavedError: an argument is something else, for example a lambda.
     """
     return {name: _written(value, name) for name, value in given.items()}
 
 
 def built_arguments(task: type, saved: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a task that `saved_arguments`, or the command line, has saved; what is no argument is left out.
-
-    Raises:
-        UserError: one names a class that is not taken.
-    """
+    """The arguments of a task that `saved_arguments`, or the command line, has saved, without what is no argument."""
     return _built_arguments(task, {name: value for name, value in saved.items() if name in _parameters(task)})
 
 

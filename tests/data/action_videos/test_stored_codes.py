@@ -18,8 +18,8 @@ from slotbench.data.preparing import Coder
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoSpec
 from slotbench.registry import load
+from slotbench.tasks.codes.chosen_tokenizer import trained_tokenizer
 from slotbench.tasks.codes.frame_tokenization import FrameTokenization
-from slotbench.tasks.codes.trained_tokenizer import trained_tokenizer
 
 LOOK: dict[str, Any] = {"resolution": 8, "num_frames": 4, "video_frames": FRAMES}
 

@@ -27,8 +27,6 @@ from slotbench.metrics import (
 from slotbench.metrics.contingency import LEAST_SHARE, compact_ids, contingency, integer_ids
 from slotbench.metrics.segmentation import adjusted_rand_index
 
-pytestmark = pytest.mark.usefixtures("unchecked_shapes")  # wrong ones are given on purpose
-
 METRICS = [kind("video") for kind in (ARI, FGARI, MatchedIoU, MeanBestOverlap)]
 
 

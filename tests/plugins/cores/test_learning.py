@@ -28,8 +28,6 @@ from slotbench.metrics.frames import frame_mse
 from slotbench.registry import load, names
 from slotbench.tasks.video_prediction import VideoPrediction
 
-pytestmark = pytest.mark.usefixtures("unchecked_shapes")
-
 RELATED = ("ALTSCOFF", "ConvSSM", "OCRIM", "SingleStateSSM", "Transformer")
 """Cores of the same layers as others: SCOFF, ConvS5, RIM, SlotSSM, SlotTransformer."""
 

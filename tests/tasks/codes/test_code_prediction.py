@@ -8,13 +8,11 @@ import pytest
 import torch
 from code_tasks import PATCHES, balls, quiet_trainer
 
-from slotbench.data.balls.bouncing_balls import BouncingBalls
-from slotbench.data.base import LoaderOptions
 from slotbench.interfaces import DataSpec, PartError, VideoBatch, VideoSpec
 from slotbench.metrics.codes.next_codes import NextCodes
 from slotbench.registry import load
+from slotbench.tasks.codes.chosen_tokenizer import check_stored_codes
 from slotbench.tasks.codes.code_prediction import CodePrediction
-from slotbench.tasks.codes.frozen_tokenizer import check_stored_codes
 from slotbench.tasks.rollouts.conditions import Conditions
 
 
@@ -100,25 +98,6 @@ def test_stored_codes_of_another_tokenizer_are_refused(drawn):
         check_stored_codes(task.tokenizer, replace(batch, codes=(codes + 2) % 6))
 
 
-class StoredCodes(BouncingBalls):
-    """Balls with codes that no tokenizer has given them."""
-
-    def dataset(self, split):
-        return [
-            replace(clip, codes=torch.full((1, clip.num_steps, 4, 4), 5))
-            for clip in map(super().dataset(split).__getitem__, range(2))
-        ]
-
-
-@pytest.mark.parametrize("stage", ["fit", "validate"])
-def test_a_stage_begins_with_a_look_at_stored_codes(stage):
-    data = StoredCodes(num_balls=2, num_frames=3, eval_frames=5, resolution=16, loader=LoaderOptions(batch_size=2))
-    task = make_task(data.spec)
-    task.tokenizer.fit(torch.rand(12, 1, 16, 16))
-    with pytest.raises(PartError, match="another tokenizer"):
-        getattr(quiet_trainer(max_steps=1), stage)(task, datamodule=data)
-
-
 def test_evaluation_encodes_the_frames_of_a_batch_once(drawn):
     task, batch = drawn
     encoded = []
@@ -140,15 +119,6 @@ def test_frames_after_the_context_are_not_read(drawn):
         with torch.no_grad(), task.deterministic_sampling(clips, 0):
             painted.append(task.rollout(clips).reconstruction)
     assert torch.equal(*painted)
-
-
-def test_sampling_is_reproducible_and_leaves_the_run_s_random_state(drawn):
-    task, batch = drawn
-    state = torch.get_rng_state()
-    first, again = task.predict_step(batch, 0), task.predict_step(batch, 0)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(first["frames"], again["frames"])
-    assert not torch.equal(first["frames"], task.predict_step(batch, 1)["frames"])
 
 
 def test_masks_of_slots_are_shown_at_the_size_of_frames():
@@ -262,7 +232,7 @@ class TestCausalMasking:
         batch, spec = with_actions()
         task = make_task(spec, frame_mask=3, label_smoothing=0.0)
         kept = torch.tensor([True, False])
-        shown = task.conditions._shown(batch, kept, 3)
+        shown = task.conditions._shown(batch, kept)
         output = task(shown)
         codes = task.tokenizer.encode(batch.frames)[:, 1:]
         each = torch.nn.functional.cross_entropy(
@@ -272,16 +242,6 @@ class TestCausalMasking:
         # step k predicts frame k + 1: the first hidden frame is number 3
         expected = (each[0, 2:].mean() + each[1].mean()) / 2
         torch.testing.assert_close(task.loss(output, shown), expected)
-
-    @pytest.mark.parametrize(("early", "depends"), [(False, True), (True, False)])
-    def test_the_last_frame_of_the_context_is_hidden_only_where_it_is_asked(self, early, depends):
-        batch, spec = with_actions()
-        task = make_task(spec, frame_mask=2, mask_early=early, temperature=0.0)
-        task.tokenizer.fit(batch.frames.flatten(0, 1))
-        other = replace(batch, frames=torch.cat([batch.frames[:, :1], 1 - batch.frames[:, 1:]], dim=1))
-        read = [task.read(task.conditions.of_evaluation(each, rolled=True)) for each in (batch, other)]
-        last = [task.core(task.encoder(each.slice_time(0, 2))).slots[:, -1] for each in read]
-        assert torch.equal(*last) is not depends
 
     def test_dropped_actions_are_those_of_whole_clips(self):
         batch, _ = with_actions(clips=200)

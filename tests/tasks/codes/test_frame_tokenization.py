@@ -11,7 +11,7 @@ from code_tasks import balls, frame_task, quiet_trainer
 from slotbench.metrics.frames import frame_psnr
 from slotbench.pretrained.weights import WeightError
 from slotbench.registry import load
-from slotbench.tasks.codes.trained_tokenizer import trained_tokenizer
+from slotbench.tasks.codes.chosen_tokenizer import trained_tokenizer
 
 
 @pytest.fixture(scope="module")

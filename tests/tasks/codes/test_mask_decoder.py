@@ -99,20 +99,6 @@ def test_a_training_reports_it_as_a_headline_and_its_checkpoint_rebuilds_it(tmp_
     assert same(weights(again, "mask_decoder."), weights(task, "mask_decoder."))
 
 
-def test_it_is_trained_afterwards_on_the_slots_of_another_run(tmp_path):
-    data, file = balls(), tmp_path / "run.ckpt"
-    trainer = quiet_trainer(max_steps=1, limit_val_batches=0)
-    trainer.fit(code_task(data), datamodule=data)
-    trainer.save_checkpoint(file)
-    slots = weights(trainer.lightning_module, "encoder.", "core.", "decoder.")
-    rates = dict.fromkeys(("encoder", "core", "decoder"), 0.0)
-    task = code_task(data, mask_decoder=BROADCAST, init_from=str(file), part_rates=rates)
-    before = weights(task, "mask_decoder.")
-    quiet_trainer(max_steps=2, limit_val_batches=0).fit(task, datamodule=data)
-    assert same(weights(task, "encoder.", "core.", "decoder."), slots)
-    assert not same(weights(task, "mask_decoder."), before)
-
-
 def test_the_best_checkpoint_is_the_best_of_the_mask_decoder_where_there_is_one():
     data = balls()
     assert code_task(data).monitor == ("val/loss", "min")

@@ -13,9 +13,8 @@ from torch.nn import functional as F
 from slotbench.interfaces import DataSpec, PartError, VideoBatch, VideoSpec
 from slotbench.nn.mask_git import MaskGit
 from slotbench.registry import load
-from slotbench.tasks.codes.frozen_tokenizer import frame_codes
+from slotbench.tasks.codes.chosen_tokenizer import frame_codes
 from slotbench.tasks.codes.teco import TECO
-from slotbench.tasks.optimisation import ConstantRate
 
 FRAME = VideoSpec(1, 16, 16, num_actions=3)
 CORES = {
@@ -228,17 +227,6 @@ def test_so_many_frames_have_a_loss(steps, drop, expected):
     assert frames.max() <= steps - 2
 
 
-def test_frames_with_a_loss_are_drawn_alike_or_the_last_one_twice_as_often():
-    share = {}
-    for twice in (False, True):
-        task = teco(drop_loss=0.5, last_frame_twice=twice).train()
-        torch.manual_seed(0)
-        frames, _ = task._chosen(empty(4000, 5))
-        share[twice] = frames.flatten().bincount(minlength=4) / frames.numel()
-    torch.testing.assert_close(share[False], torch.full((4,), 0.25), rtol=0, atol=0.02)
-    torch.testing.assert_close(share[True], torch.tensor([0.2, 0.2, 0.2, 0.4]), rtol=0, atol=0.02)
-
-
 def test_dropped_losses_are_those_of_the_frames_that_were_drawn(monkeypatch):
     task, batch = teco(drop_loss=0.5).train(), clip()
     everything = teco().eval()(batch)
@@ -248,10 +236,6 @@ def test_dropped_losses_are_those_of_the_frames_that_were_drawn(monkeypatch):
     for one, chosen in enumerate(frames):
         torch.testing.assert_close(some.reconstruction[one], everything.reconstruction[one, chosen])
         assert torch.equal(some.codes[one], everything.codes[one, chosen])
-
-
-def test_in_evaluation_all_frames_have_a_loss():
-    assert teco(drop_loss=0.9).eval()(clip()).reconstruction.shape[:2] == (2, 5)
 
 
 def test_a_training_drops_actions_and_an_evaluation_may_mask_them():
@@ -267,11 +251,6 @@ def test_a_training_drops_actions_and_an_evaluation_may_mask_them():
         assert found[0] == found[1]
         torch.manual_seed(0)
         assert getattr(teco().train(task.training), call)(batch).item() != found[0]
-
-
-def test_a_frame_mask_asks_nothing_of_the_encoder(monkeypatch):
-    monkeypatch.setattr(load("encoders", "ResNetEncoder"), "hides_frames", False)
-    assert teco(frame_mask=3).conditions.frame_mask == 3
 
 
 def test_a_frame_mask_hides_latents_from_there_on_and_these_frames_alone_have_a_loss():
@@ -339,30 +318,6 @@ def test_what_cannot_be_is_refused(change, kind, message):
         teco(**change)
 
 
-def test_a_core_without_a_grid_is_refused():
-    CORES["SAVi"] = {"num_slots": 2, "dim": 8}
-    try:
-        with pytest.raises(ValueError, match="a core that keeps the grid"):
-            teco("SAVi")
-    finally:
-        del CORES["SAVi"]
-
-
-def test_parts_that_are_built_make_the_same_task_and_are_left_out_of_its_checkpoint():
-    by_factories = teco()
-    built = {"encoder": by_factories.encoder, "core": by_factories.core, "decoder": by_factories.decoder}
-    task = teco(**built)
-    assert task.core is by_factories.core
-    task.load_state_dict(by_factories.state_dict())
-    torch.testing.assert_close(task(clip()).reconstruction, by_factories(clip()).reconstruction)
-    assert sorted(task.unsaved) == ["core", "decoder", "encoder"]
-    assert not set(built) & set(task.hparams)
-    with pytest.raises(PartError, match=r"the core ConvS5 was built for \d+ tokens of dim 8, and this task has"):
-        teco(**built, latent_dim=4)
-    with pytest.raises(ValueError, match="TECO needs data_spec"):
-        teco(**built, data_spec=None)
-
-
 def test_a_training_fits_the_tokenizer_scores_rollouts_and_is_rebuilt(tmp_path):
     data = balls(num_frames=4, eval_frames=6)
     task = teco(spec=data.spec.input, tokenizer=PATCHES, drop_loss=0.5, short_context=2).float()
@@ -380,40 +335,3 @@ def test_a_training_fits_the_tokenizer_scores_rollouts_and_is_rebuilt(tmp_path):
         torch.manual_seed(0)
         found.append(one.predict(batch)["frames"])
     assert torch.equal(*found)
-
-
-def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(tmp_path):
-    data, ended = balls(num_frames=4, eval_frames=6), []
-    for epochs, path in ((2, None), (1, None), (2, tmp_path / "run.ckpt")):
-        task = teco(spec=data.spec.input, tokenizer=PATCHES, drop_loss=0.5, schedule=ConstantRate).float()
-        # random numbers are those of the step
-        task.on_train_batch_start = lambda *_, task=task: torch.manual_seed(task.global_step) and None
-        trainer = quiet_trainer(max_epochs=epochs, limit_train_batches=2, limit_val_batches=0)
-        trainer.fit(task, data, ckpt_path=path, weights_only=True)
-        trainer.save_checkpoint(tmp_path / "run.ckpt")
-        ended.append(task.state_dict())
-    torch.testing.assert_close(ended[2], ended[0], rtol=0, atol=0)
-    assert not torch.equal(ended[1]["quantiser.codebook"], ended[0]["quantiser.codebook"])
-
-
-@pytest.mark.slow
-def test_a_short_training_predicts_a_bar_that_moves_by_a_cell_a_frame():
-    torch.manual_seed(0)
-    frames = torch.zeros(16, 6, 1, 16, 16)
-    for one, start in enumerate(torch.randint(4, (16,))):
-        for time in range(6):
-            frames[one, time].view(16, 4, 4)[:, (start + time) % 4] = 1
-    batch = VideoBatch(frames, torch.arange(6).expand(16, -1))
-    prior = partial(MaskGit, dim=32, num_layers=1, num_heads=2, code_dim=16)
-    task = teco(spec=VideoSpec(1, 16, 16), latent_dim=8, num_latent_codes=8, prior=prior).float().train()
-    task.tokenizer.fit(frames.flatten(0, 1))
-    optimiser = torch.optim.Adam([one for one in task.parameters() if one.requires_grad], 3e-3)
-    for _ in range(120):
-        optimiser.zero_grad()
-        task.training_loss(batch).backward()
-        optimiser.step()
-    task.eval()
-    with torch.no_grad():
-        predicted = task.rollout(batch, 2, 4).reconstruction
-    # the mean of all frames has .1875
-    assert F.mse_loss(predicted, frames[:, 2:]) < 0.09

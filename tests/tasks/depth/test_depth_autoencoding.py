@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from autoencoding_tasks import ball_clips
-from depth_tasks import SpatialBroadcastDecoder, deep_balls, depth_task, with_depth
+from depth_tasks import deep_balls, depth_task, with_depth
 from prediction_tasks import batch_of, quiet_trainer
 
 from slotbench.errors import UserError
-from slotbench.interfaces import PartError
-from slotbench.tasks.depth.transforms import DEPTH_TRANSFORMS
-
-STANDARDISED = {"target_mean": 2.1, "target_std": 0.2}
+from slotbench.tasks.depth.depth_autoencoding import DEPTH_TRANSFORMS
 
 
 def numpy_target(depth: np.ndarray, kind: str) -> np.ndarray:
@@ -72,23 +68,6 @@ def test_the_way_back_from_a_target_gives_the_depth_within_the_range(kind):
     torch.testing.assert_close(transform.depth(transform.target(depth), (0.5, 80.0)), depth)
     wild = transform.depth(torch.tensor([-1e9, -1.0, 0.0, 1e9]), (0.5, 80.0))
     assert ((wild >= 0.5) & (wild <= 80)).all()
-
-
-@pytest.mark.parametrize("kind", ["log", "inverse"])
-def test_a_standardised_target_is_another_loss_for_the_same_depth(kind):
-    data = deep_balls()
-    plain, task = (depth_task(data, depth_target=kind, **given) for given in ({}, STANDARDISED))
-    task.load_state_dict(plain.state_dict())
-    batch = batch_of(data)
-    with torch.no_grad():
-        out = plain(batch)
-        mean, std = STANDARDISED["target_mean"], STANDARDISED["target_std"]
-        moved = replace(out.decoded, reconstruction=(out.decoded.reconstruction - mean) / std)
-        torch.testing.assert_close(task.depth(moved), plain.depth(out.decoded), rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(
-            task.loss(replace(out, decoded=moved), batch), plain.loss(out, batch) / std**2, rtol=1e-4, atol=0
-        )
-        torch.testing.assert_close(task.painted_truth(batch), plain.painted_truth(batch))
 
 
 def test_a_training_has_errors_beside_baselines_of_the_clips_it_has_read_and_its_checkpoint_too(tmp_path):
@@ -173,21 +152,3 @@ def test_data_without_depth_or_with_depth_of_another_size_is_refused_in_one_sent
     small = replace(batch, objects={"depth": torch.ones(4, 5, 8, 8)})
     with pytest.raises(UserError, match="expected that of the frames"):
         task.training_loss(small)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"depth_range": (0.0, 10.0)}, "both above 0"),
-        ({"baseline_clips": -1}, "baseline_clips is -1"),
-        ({"target_std": 0.0}, "target_std 0.0; expected numbers, std above 0"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(arguments, said):
-    with pytest.raises(ValueError, match=said):
-        depth_task(ball_clips(), **arguments)
-
-
-def test_a_decoder_that_bounds_its_image_is_refused():
-    with pytest.raises(PartError, match="output='linear'"):
-        depth_task(ball_clips(), decoder=partial(SpatialBroadcastDecoder, channels=4, output="sigmoid"))

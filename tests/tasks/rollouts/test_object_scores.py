@@ -19,10 +19,8 @@ from slotbench.metrics.objects.foreground import soft_counts, soft_f1
 from slotbench.metrics.objects.utilisation import cell_utilisation
 from slotbench.metrics.usage import usage_entropy
 from slotbench.registry import load
-from slotbench.tasks.rollouts.objects import ObjectScores, visible_parts
+from slotbench.tasks.rollouts.objects import ObjectScores
 from slotbench.tasks.video_prediction import VideoPrediction
-
-pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 CONTEXT, HORIZON = 6, 8
 
@@ -107,12 +105,6 @@ def test_baselines_and_oracles_have_the_scores_of_frames() -> None:
     assert found["baseline/rollout_mse_sum/black"] == pytest.approx(black, rel=1e-5)
     assert found["baseline/rollout_f1/black"] == 0
     assert (found["oracle/rollout_mse_sum/all"], found["oracle/rollout_f1/all"]) == (0, pytest.approx(1))
-
-
-def test_parts_in_sight_stand_in_for_layers() -> None:
-    batch = clips(sprites(occlusion=False))
-    layers = sprites(occlusion=False).layers(batch)
-    assert torch.equal(visible_parts(batch.frames, batch.require("masks").long()), layers)
 
 
 SLOT_SSM = partial(

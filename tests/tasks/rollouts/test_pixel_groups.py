@@ -49,13 +49,6 @@ def test_the_pooled_error_is_of_the_chosen_pixels_of_all_clips() -> None:
     assert scores.pixel_groups == ("old",)
 
 
-def test_a_set_without_groups_has_no_such_scores() -> None:
-    scores = RolloutScores(2, VideoSpec(3, 8, 8))
-    frames = torch.rand(1, 2, 3, 8, 8)
-    scores.update([({"": frames}, frames)])
-    assert not any(name.startswith("rollout_psnr/") and "step" not in name for name in scores.compute())
-
-
 def test_long_memory_is_what_was_in_view_before_the_last_frames_of_the_context() -> None:
     data = maze()
     batch = data.dataset("val").clips([0, 1])
@@ -150,7 +143,7 @@ def test_the_control_is_the_roll_out_of_a_clip_that_begins_late(mask) -> None:
     trainer.validate(task, datamodule=data, verbose=False)
     batch = to_unit_range(data.dataset("val").clips([0, 1, 2, 3]))
     with torch.no_grad():
-        shown = task.conditions.of_evaluation(batch, rolled=True).slice_time(35, 60)
+        shown = task.conditions.of_evaluation(batch).slice_time(35, 60)
         rolled = task.rollout(shown, 5, 20).reconstruction
     expected = (rolled - batch.frames[:, 40:]).square().mean()
     assert float(trainer.callback_metrics["val/rollout_mse_short_context"]) == pytest.approx(float(expected), rel=1e-5)
@@ -164,8 +157,3 @@ def test_pictures_of_a_roll_out_in_a_maze_have_its_maps() -> None:
     assert set(found) == {"rollouts", "maze"}
     assert found["maze"].dtype == "uint8"
     assert found["maze"].std() > 10
-
-
-def test_a_short_context_as_long_as_the_context_is_refused() -> None:
-    with pytest.raises(ValueError, match="short_context is 40"):
-        make_task(maze(), short_context=40)

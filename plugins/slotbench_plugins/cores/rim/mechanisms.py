@@ -227,7 +227,7 @@ class Mechanisms(RecurrentCore):
         details["reads"] = self.input_attention.null_last(weights)
         details |= {} if heard is None else {"communication": heard}
         details |= {} if inputs.assignment is None else {"inputs": inputs.assignment}
-        return CoreStep(after.hidden, attention, after, details, inputs.slots)
+        return CoreStep(after.hidden, attention, after, details)
 
     def _enabled(self, hidden: Tensor) -> Bool[Tensor, " slots"] | None:
         """Which modules are not disabled; None for all."""

@@ -26,7 +26,7 @@ class OCRIM(SlotInputs):
 
     `CoreOutput.attention` is what the active modules read, in terms of the tokens: their attention to the slots times
     where the slots come from. `CoreOutput.details` has what `RIM` has, and `inputs`, which slot of a frame has won each
-    token; `CoreOutput.frame_slots` has these slots. `core.communication_mode` and `core.disabled_slots` may be changed
+    token. `core.communication_mode` and `core.disabled_slots` may be changed
     on a trained core.
 
     Source: Lin, "Modular Neural Networks for Video Prediction", M.Sc. thesis, TU Delft, 2022, section 3.4 and Eq

@@ -15,8 +15,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from slotbench.interfaces import TokenSpec
 from slotbench.nn.inverted_attention import InvertedAttention
 
-pytestmark = pytest.mark.usefixtures("unchecked_shapes")
-
 SPEC = TokenSpec(dim=16, num_tokens=5)
 
 

@@ -12,8 +12,6 @@ from small_rim import DIM, MODULES, PLAIN, SPEC, small, tokens
 from slotbench.interfaces import TokenSpec
 from slotbench.nn.slot_init import drawn_by_clip
 
-pytestmark = pytest.mark.usefixtures("unchecked_shapes")
-
 INPUTS, WIDTH = 3, 7
 
 

@@ -25,8 +25,6 @@ from slotbench.testing.laws import (
     splitting_carries_state,
 )
 
-pytestmark = pytest.mark.usefixtures("unchecked_shapes")
-
 CORES = pytest.mark.parametrize("kind", [SCOFF, ALTSCOFF])
 CALM = {"input_dropout": 0.0, "communication_dropout": 0.0}
 

@@ -20,7 +20,6 @@ __all__ = [
     "build_optimizer",
     "build_schedule",
     "hold_constant",
-    "is_filled_in",
     "part_groups",
 ]
 
@@ -119,16 +118,6 @@ def build_schedule(factory: Callable[..., LRScheduler], optimizer: Optimizer, to
     if reason is not None:
         raise TrainingSettingsError(lines(f"the schedule {name} {reason}", key="model.schedule"))
     return schedule
-
-
-def is_filled_in(schedule: type, name: str) -> bool:
-    """Whether an argument of a schedule's constructor is for the task alone, and not for a configuration.
-
-    That is `total_steps` where the constructor has no default for it, as in our own schedules.
-    """
-    declared = inspect.signature(schedule).parameters.get(name)
-    is_length = name == LENGTHS[0] and declared is not None and declared.default is declared.empty
-    return is_length and issubclass(schedule, LRScheduler)
 
 
 def _length_argument(factory: Callable[..., Any]) -> tuple[inspect.Parameter | None, bool]:

@@ -44,9 +44,9 @@ def build(name: str, /, *sizes: Any, kind: str | None = None, **arguments: Any) 
 
     Raises:
         RegistryError: no such name or kind, a name of several kinds, or a component that cannot be imported.
-        TypeError: an argument has another name, is missing, or is no size where one is needed.
+        TypeError: an argument has another name, or is missing.
     """
-    return _component(name, kind, sizes, arguments)(*sizes, **arguments)
+    return _component(name, kind, arguments)(*sizes, **arguments)
 
 
 def factory(name: str, /, *, kind: str | None = None, **arguments: Any) -> partial[Any]:
@@ -56,7 +56,7 @@ def factory(name: str, /, *, kind: str | None = None, **arguments: Any) -> parti
         RegistryError: see `build`.
         TypeError: an argument has another name.
     """
-    return partial(_component(name, kind, (), arguments, complete=False), **arguments)
+    return partial(_component(name, kind, arguments), **arguments)
 
 
 def list(kind: str) -> Components:
@@ -124,13 +124,11 @@ def load_run(
     return loaded.task, loaded.data
 
 
-def _component(
-    name: str, kind: str | None, sizes: Sequence[Any], arguments: Mapping[str, Any], complete: bool = True
-) -> type:
+def _component(name: str, kind: str | None, arguments: Mapping[str, Any]) -> type:
     from slotbench import components, registry
 
     found = registry.load(kind or registry.kind_of(name), name)
-    components.check_arguments(found, sizes, arguments, complete=complete)
+    components.check_arguments(found, arguments)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,6 @@ __all__ = ["Component", "Components", "check_arguments", "cited", "component_of"
 _CITED = re.compile(r'([^"]*), "[^"]+"(?: \([^)]*\))?,? \(?([^()]+)\)?')
 _NAME = r"(?:(?:van|den|der|de) )*[A-Z][\w-]*"
 _AUTHORS = re.compile(rf"{_NAME}(?:(?:,| and|) {_NAME})*(?: et al\.)?$")
-
-_SIZES = {
-    "VideoSpec": "the size of the frames, such as VideoSpec(channels=3, height=32, width=32) or data.spec.input",
-    "TokenSpec": "encoder.token_spec",
-    "SlotSpec": "core.slot_spec",
-}
 
 
 @dataclass(frozen=True)
@@ -134,36 +128,14 @@ def names_of(kind: str, *, refuse: bool = True) -> tuple[Callable[[str], Any], C
     return get, lambda: registry.names(kind)
 
 
-def check_arguments(
-    component: type, sizes: Sequence[Any], arguments: Mapping[str, Any], *, complete: bool = True
-) -> None:
+def check_arguments(component: type, arguments: Mapping[str, Any]) -> None:
     """Refuses arguments that a component does not take.
 
-    Args:
-        component: the class.
-        sizes: by position.
-        arguments: by name.
-        complete: whether those without a default have to be there.
-
     Raises:
-        TypeError: an argument has another name, is missing, or is no size where one is needed.
+        TypeError: an argument has another name.
     """
-    signature = inspect.signature(component)
-    known = signature.parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        return
-    name = component.__name__
-    if unknown := [given for given in arguments if given not in known]:
+    known = inspect.signature(component).parameters
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+    if not takes_all and (unknown := [given for given in arguments if given not in known]):
         near = did_you_mean(unknown[0], known)
-        raise TypeError(f"{name} has no argument {unknown[0]}{near or ';'} arguments: {', '.join(known)}")
-    try:
-        bound = (signature.bind if complete else signature.bind_partial)(*sizes, **arguments).arguments
-    except TypeError as error:
-        needed = [given for given, parameter in known.items() if parameter.default is parameter.empty]
-        wanted = ", ".join(f"{given} ({_SIZES[kind]})" if (kind := str(known[given].annotation)) in _SIZES else given
-                           for given in needed)  # fmt: skip
-        raise TypeError(f"{name}: {error}; it needs {wanted or 'no size'}, and takes the rest by name") from None
-    for given, value in bound.items():
-        kind = str(known[given].annotation)
-        if kind in _SIZES and type(value).__name__ != kind:
-            raise TypeError(f"{given} of {name} is a {type(value).__name__}; expected a {kind}: {_SIZES[kind]}")
+        raise TypeError(f"{component.__name__} has no argument {unknown[0]}{near or ';'} arguments: {', '.join(known)}")

@@ -1,11 +1,11 @@
-"""What every reader of configurations shares: short names of settings, which name files, which files apply."""
+"""Short names of settings, and which settings name files."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
 
-__all__ = ["first_in_use", "may_be_path", "shortest_keys"]
+__all__ = ["may_be_path", "shortest_keys"]
 
 _PATHS = re.compile(
     r"(?:\w+_)?(?:paths?|dir|folders?|files?|root|weights|heads|runs?|checkpoint|cache|annotations|digits)|init_from"
@@ -32,19 +32,6 @@ def shortest_keys(keys: Sequence[str], taken: Collection[str] = ()) -> dict[str,
         ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
         short[key] = next((end for end in ends if is_free(end, key)), key)
     return short
-
-
-def first_in_use(classes: Sequence[Collection[str]]) -> int:
-    """Index of the first of several configuration files that has a part in the experiment.
-
-    A file that names the class of both the task and the data set is a whole experiment, and starts clean: the files
-    before it do not apply. One that names less is laid over the files before it.
-
-    Args:
-        classes: for each file, the top-level keys of which it names the class.
-    """
-    whole = [index for index, names in enumerate(classes) if {"model", "data"} <= {*names}]
-    return whole[-1] if whole else 0
 
 
 def may_be_path(name: str, text: str) -> bool:

@@ -16,6 +16,7 @@ from lightning.pytorch.loggers import WandbLogger
 __all__ = [
     "ClosableWandbLogger",
     "SettledCLI",
+    "counted_steps",
     "end_after_this_step",
     "evaluate_with_ordinary_tensors",
     "follow_until_averaged",
@@ -70,6 +71,13 @@ class ClosableWandbLogger(WandbLogger):
         if self._experiment is not None:
             self._experiment.finish(exit_code=exit_code)
             self._experiment = None
+
+
+def counted_steps(trainer: Trainer, add: int = 0) -> int:
+    """Steps by which Lightning files what is logged, after some are added."""
+    loop = trainer.fit_loop.epoch_loop
+    loop._batches_that_stepped += add
+    return loop._batches_that_stepped
 
 
 def end_after_this_step(trainer: Trainer, end: bool = True) -> None:

@@ -32,16 +32,12 @@ __all__ = [
     "Entry",
     "RegistryError",
     "entries",
-    "failure",
-    "find",
     "interface_of",
     "kind_of",
-    "kind_of_class",
     "kinds_of",
     "load",
     "load_file",
     "loaded",
-    "modules",
     "names",
     "register",
     "registered_in",
@@ -143,11 +139,6 @@ def kind_of(name: str) -> str:
     return kinds[0]
 
 
-def kind_of_class(component: type) -> str | None:
-    """The kind of which a class may be a component; None if it is a subclass of no kind's interface."""
-    return next((kind for kind in KINDS if issubclass(component, interface_of(kind))), None)
-
-
 def interface_of(kind: str) -> type:
     """The class that each component of a kind is a subclass of; imports it."""
     interface = _import_target(INTERFACES[kind])
@@ -163,17 +154,6 @@ def entries(kind: str) -> list[Entry]:
     """
     table = sorted(_table(kind), key=lambda entry: (entry.name.lower(), entry.distribution))
     return [_with_state(entry, table) for entry in table]
-
-
-def find(kind: str, name: str) -> Entry | None:
-    """The one component of that name that a package declares, without importing it; None if there is none, or several,
-    or it was registered by hand.
-
-    Raises:
-        RegistryError: there is no such kind.
-    """
-    found = [entry for entry in _table(kind) if entry.name == name]
-    return found[0] if len(found) == 1 and (kind, name) not in _registered else None
 
 
 def load(kind: str, name: str) -> type:
@@ -213,20 +193,9 @@ def load(kind: str, name: str) -> type:
     return _loaded[key]
 
 
-def failure(entry: Entry) -> BaseException | None:
-    """The exception that is held for this entry, with its own traceback, if importing it failed."""
-    return _failures.get((entry.kind, entry.target))
-
-
 def targets() -> set[str]:
     """Where the components of all kinds are declared to be, as "module:class"."""
     return {entry.target for kind in KINDS for entry in _table(kind)}
-
-
-def modules() -> set[str]:
-    """The modules in which components are declared, and those in which the imported ones are defined."""
-    declared = {target.partition(":")[0] for target in targets()}
-    return declared | {component.__module__ for component in _loaded.values()}
 
 
 def loaded() -> list[type]:
@@ -333,7 +302,7 @@ def _with_state(entry: Entry, table: list[Entry]) -> Entry:
         entry = replace(entry, summary=first_sentence(docstring_from_source(entry.target)))
     except (OSError, ValueError, SyntaxError, ImportError) as error:
         entry = replace(entry, state="broken", error=_one_line(error))
-    if (held := failure(entry)) is not None:
+    if (held := _failures.get((entry.kind, entry.target))) is not None:
         return replace(entry, state="broken", error=_one_line(held))
     return replace(entry, state="loaded") if (entry.kind, entry.target) in _loaded else entry
 

@@ -1,4 +1,4 @@
-"""Short names of settings, and which of several configuration files apply."""
+"""Short names of settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotbench.configurations import first_in_use, shortest_keys
+from slotbench.configurations import shortest_keys
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,3 @@ def test_short_keys_are_ends_of_one_key_each(keys):
     names = shortest_keys(sorted(keys))
     assert len(set(names.values())) == len(keys)
     assert all(key == name or key.endswith(f".{name}") for key, name in names.items())
-
-
-@pytest.mark.parametrize(
-    ("files", "first"),
-    [([], 0), ([{"model"}, {"data"}], 0), ([{"model"}, {"model", "data"}, {"data"}], 1), ([{"model", "data"}] * 3, 2)],
-)
-def test_the_last_whole_experiment_is_the_first_file_in_use(files, first):
-    assert first_in_use(files) == first

@@ -20,6 +20,7 @@ from slotbench.lightning_compat import evaluate_with_ordinary_tensors
 
 SOURCE = Path(slotbench.__file__).parent
 NAMES = {
+    "_batches_that_stepped": "rows of a finished training that is made longer have the number of the step before",
     "_signal_connector": "Ctrl-C and SIGTERM do not end a training after its step",
     "_combined_loader_states_to_load": "a resumed run reads its epoch from the beginning",
     "_data_fetcher": "a resumed run reads its epoch from the beginning",
@@ -39,6 +40,7 @@ def trainer_with_loops() -> Trainer:
 
 OWNERS: dict[str, Any] = {
     "_signal_connector": trainer_with_loops,
+    "_batches_that_stepped": lambda: trainer_with_loops().fit_loop.epoch_loop,
     **dict.fromkeys(
         ("_combined_loader_states_to_load", "_data_fetcher", "_load_combined_loader_states"),
         lambda: trainer_with_loops().fit_loop,

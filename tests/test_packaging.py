@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import os
 import re
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
-import yaml
 
 import slotbench
 from slotbench import registry
@@ -26,27 +24,6 @@ DECLARED = [
     for group, entries in PYPROJECT["project"]["entry-points"].items()
     for name, target in entries.items()
 ]
-# files in experiments/matched are the core of an experiment and none of their own; grids have tests of their own
-EXPERIMENTS = sorted(
-    path
-    for pattern in ("experiments/**/*.yaml", "tests/plugin_example/experiments/*.yaml")
-    for path in ROOT.glob(pattern)
-    if not {"matched", "grids"} & set(path.parts)
-)
-
-FIT = (
-    "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt -e . && "
-    ".venv/bin/slotbench fit --config experiments/blinking_balls.yaml"
-)
-TEST = "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt -e '.[test]' && .venv/bin/pytest"
-
-
-@pytest.mark.parametrize(("kind", "name", "target"), DECLARED, ids=[name for _, name, _ in DECLARED])
-def test_a_declared_component_is_a_class_of_its_entry_name_and_the_registry_gives_it(kind, name, target):
-    module, _, attribute = target.partition(":")
-    component = getattr(importlib.import_module(module), attribute)
-    assert component.__name__ == name
-    assert registry.load(kind, name) is component
 
 
 def test_entry_point_groups_are_the_kinds_of_the_registry():
@@ -108,38 +85,3 @@ def test_constraints_pin_every_direct_requirement_and_the_cpu_build_of_torch():
     wanted = {re.match(r"[\w-]+", line)[0].lower().replace("_", "-") for line in required} - {"slotbench"}
     assert sorted(wanted - set(pins)) == []
     assert pins["torch"] == "2.13.0"
-
-
-@pytest.mark.parametrize("command", [FIT, TEST], ids=["fit", "test"])
-def test_the_readme_has_each_command_once_on_a_line_of_its_own(command):
-    assert (ROOT / "README.md").read_text().splitlines().count(command) == 1
-
-
-def test_ci_runs_the_readmes_test_command_as_it_stands_there():
-    script = (ROOT / ".ci" / "run").read_text()
-    pattern = re.search(r"grep -E '(\^python3[^']*)' README.md", script)[1]
-    matching = [line for line in (ROOT / "README.md").read_text().splitlines() if re.search(pattern, line)]
-    assert matching == [TEST]
-    assert os.access(ROOT / ".ci" / "run", os.X_OK)
-
-
-def test_the_citation_file_has_what_a_reference_needs_and_the_current_version():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert {"cff-version", "message", "title", "authors", "type", "license"} <= set(citation)
-    assert citation["version"] == slotbench.__version__
-
-
-def test_the_changelog_has_a_place_for_what_is_not_released():
-    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text().splitlines()
-
-
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=[str(path.relative_to(ROOT)) for path in EXPERIMENTS])
-def test_an_experiment_opens_with_its_command_expected_result_duration_and_hardware(path):
-    header = []
-    for line in path.read_text().splitlines():
-        if not line.startswith("#"):
-            break
-        header.append(line.lstrip("# "))
-    assert any(re.match(rf"slotbench \w+ .*{re.escape(str(path.relative_to(ROOT)))}", line) for line in header)
-    for label in ("Expected result", "Duration", "Hardware"):
-        assert any(re.match(rf"{label}: \S", line) for line in header), f"no line '# {label}: ...' in the header"

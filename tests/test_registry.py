@@ -143,7 +143,7 @@ def test_failed_import_is_held_listed_and_raised_with_its_own_traceback(site):
     by_name = {entry.name: entry for entry in registry.entries("cores")}
     assert by_name["Acme"].state == "broken"
     assert "nonexistent_thing" in by_name["Acme"].error
-    assert registry.failure(by_name["Acme"]) is error.value.__cause__
+    assert registry._failures[by_name["Acme"].kind, by_name["Acme"].target] is error.value.__cause__
     assert registry.load("cores", "Good").__name__ == "Good", "a broken plugin must not harm the others"
 
 

@@ -116,7 +116,10 @@ class EndReport(Callback):
         try:
             self._print(module)
         except Exception as error:
-            print(f"warning: the report of {self._folder.path} cannot be shown: {error}", file=sys.stderr)
+            print(
+                f"warning: the report of {self._folder.path} cannot be shown: {type(error).__name__}: {error}",
+                file=sys.stderr,
+            )
 
     def _print(self, module: LightningModule) -> None:
         console = self._console or Console()

@@ -84,20 +84,6 @@ def test_off_compiles_nothing_and_another_word_is_refused(monkeypatch):
         CompiledParts("yes")  # type: ignore[arg-type]
 
 
-def test_torch_is_left_as_it_was_where_a_validation_fails(monkeypatch):
-    class Fails(Callback):
-        def on_validation_batch_end(self, *given: Any) -> None:
-            raise RuntimeError("no")
-
-    graphs = CountedGraphs(monkeypatch.setattr)
-    with pytest.raises(RuntimeError, match="no"):
-        trained("on", graphs, Fails())
-    doubled = torch.compile(lambda x: 2 * x, mode="default")
-    before = graphs.run["val"]
-    doubled(torch.ones(2))
-    assert graphs.run["val"] == before + 1
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
 @pytest.mark.parametrize("accumulate", [1, 2])

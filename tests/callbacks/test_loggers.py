@@ -25,17 +25,6 @@ def test_without_a_step_the_line_is_at_the_step_of_the_record(folder: RunFolder)
     assert folder.history()[0]["step"] == 40
 
 
-def test_names_the_run_and_where_it_is(folder: RunFolder) -> None:
-    logger = RunFolderLogger(folder)
-    assert (logger.name, logger.version, logger.save_dir) == ("tiny", folder.info["id"], str(folder.path))
-
-
-def test_two_loggers_after_one_another_keep_each_others_lines(folder: RunFolder) -> None:
-    for step in range(2):
-        RunFolderLogger(RunFolder.open(folder.path)).log_metrics({"loss": 1.0}, step=step)
-    assert [row["step"] for row in folder.history()] == [0, 1]
-
-
 def test_training_logs_every_step_and_every_validation(folder: RunFolder) -> None:
     fit(folder, TinyTask())
     history = folder.history()

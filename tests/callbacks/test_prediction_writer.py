@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
-from tiny_run import TinyTask, loader, make_trainer
+from tiny_run import TinyTask, make_trainer
 from torch.utils.data import DataLoader, Dataset
 
 from slotbench.callbacks.evaluation import EvaluationPlace
@@ -23,7 +21,7 @@ from slotbench.callbacks.media import write_video
 from slotbench.callbacks.prediction_writer import PredictionWriter
 from slotbench.data.base import collate
 from slotbench.errors import UserError
-from slotbench.interfaces import DescribedClips, VideoBatch, View, rounded_shares
+from slotbench.interfaces import DescribedClips, VideoBatch, View
 from slotbench.runs.folder import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
@@ -87,28 +85,6 @@ def test_predict_shows_every_clip_of_every_batch_by_name(folder: RunFolder, caps
         with Image.open(media / f"{title}.png") as picture:
             assert np.asarray(picture).tolist() == [[[index] * 3]]
     assert "have none" not in capsys.readouterr().out
-
-
-def test_clips_whose_data_have_no_names_are_numbered(folder: RunFolder) -> None:
-    make_trainer([], [writer(folder)]).predict(TinyTask(), loader(16))
-    assert names(newest(folder)) == [f"clip{index:04d}.png" for index in range(16)]
-
-
-def test_several_pictures_of_a_clip_keep_their_names(folder: RunFolder) -> None:
-    class Twice(TinyTask):
-        def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-            return {name: np.zeros((4, 4, 3), np.uint8) for name in ("slots", "errors")}
-
-    make_trainer([], [writer(folder, num_pictured=1)]).predict(Twice(), loader(16))
-    assert names(newest(folder)) == ["clip0000_errors.png", "clip0000_slots.png"]
-
-
-def test_predict_says_where_it_stopped_to_take_pictures(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    trainer, task = make_trainer([], [writer(folder, num_pictured=5)]), Shown()
-    for _ in range(2):  # the count begins anew
-        trainer.predict(task, named_loader(7))
-        assert len(names(newest(folder))) == 5
-        assert "Pictures of the first 5 videos; 2 more have none." in capsys.readouterr().out
 
 
 class Predicting(TinyTask):
@@ -206,13 +182,3 @@ def test_what_a_task_does_not_give_is_refused_with_what_it_gives(folder: RunFold
 
     with pytest.raises(UserError, match=r"Bare gives no masks to save(.|\n)*available: slots"):
         make_trainer([], [writer(folder, save=("slots", "masks"))]).predict(Bare(), named_loader(3))
-
-
-@given(st.integers(0, 10_000), st.sampled_from([0.0, 1e-6, 1e-4, 1.0]))
-def test_shares_in_16_bits_keep_the_slot_of_every_pixel(seed: int, spread: float) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    masks = (spread * torch.randn(2, 5, 6, 6, generator=generator)).softmax(1)
-    rounded = rounded_shares(masks)
-    assert rounded.dtype == torch.float16
-    assert torch.equal(rounded.float().argmax(1), masks.argmax(1))
-    assert (rounded.float() - masks).abs().max() < 1e-3

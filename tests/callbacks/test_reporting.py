@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from rich.console import Console
 from tiny_run import TinyTask, fit, loader, make_trainer
 
@@ -89,18 +88,6 @@ def test_report_has_scores_baselines_pictures_and_commands(
     assert all(path.is_file() for path in shown)
     commands = [shlex.split(line) for line in out.splitlines() if line.strip().startswith("slotbench ")]
     assert ["slotbench", "test", str(folder.path)] in commands
-
-
-@pytest.mark.parametrize("has_core", [True, False])
-def test_another_core_is_suggested_to_a_task_that_has_one(
-    has_core: bool, folder: RunFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = "core" if has_core else "tokenizer"
-    monkeypatch.setattr(TinyTask, "parts", {name: torch.nn.Identity()}, raising=False)
-    fit(folder, TinyTask(), max_steps=1)
-    out = capsys.readouterr().out
-    assert "slotbench test" in out
-    assert ("--model.core NAME" in out) == ("slotbench plugins cores" in out) == has_core
 
 
 def test_a_failed_run_gets_no_report(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,6 @@ from slotbench.callbacks.final_validation import FinalValidation
 from slotbench.callbacks.random_state import RandomState
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
 from slotbench.callbacks.run_record import RunRecord
-from slotbench.pretrained.weights import match_weights
 from slotbench.runs.folder import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
@@ -110,22 +109,6 @@ def test_a_resumed_run_remembers_its_best_score(folder: RunFolder) -> None:
     assert (second.best_score, second.best_step) == (pytest.approx(0.9), 8)
     assert step_of(folder.checkpoints / "last.ckpt") == 12
     assert step_of(folder.checkpoints / "best.ckpt") == 8
-
-
-def test_the_trainer_finds_the_best_checkpoint_by_name(folder: RunFolder) -> None:
-    trainer = fit(folder, Scores(), max_steps=12)
-    assert trainer.checkpoint_callback.best_model_path == str(folder.checkpoints / "best.ckpt")
-    assert trainer.checkpoint_callback.last_model_path == str(folder.checkpoints / "last.ckpt")
-    assert RunCheckpoint(folder.path / "nowhere").best_model_path == ""
-
-
-def test_weights_of_a_run_start_another(folder: RunFolder) -> None:
-    trained = TinyTask()
-    fit(folder, trained, max_steps=4)
-    fresh = TinyTask()
-    report = match_weights(fresh, folder.path)
-    assert (len(report.loaded), report.missing, report.unused) == (4, (), ())
-    torch.testing.assert_close(fresh.encoder.weight, trained.encoder.weight)
 
 
 def test_a_copy_serves_where_there_are_no_hard_links(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

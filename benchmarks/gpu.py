@@ -29,7 +29,7 @@ from slotbench.ops import available_kernels
 ROOT = Path(__file__).resolve().parents[1]
 SCANS = [(384, 6, 128), (384, 24, 128), (96, 300, 128), (32, 2560, 128), (384, 24, 384), (32, 2560, 384)]
 ATTENTION = [(144, 1024, 192), (144, 4096, 192), (24, 16384, 192)]
-SPANS = (None, 1, 3, 6, 12, 24, 48)
+SPANS = (0, 1, 3, 6, 12, 24, 48)
 # experiments whose data is simulated here; MOVi's are stood in for by moving sprites of the same size
 TRAININGS = {
     "SlotSSM": ["paper/blinking_balls_earliest_t6_p4.yaml"],
@@ -69,8 +69,9 @@ def spans(device: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     for size in ((32, 2560, 128), (8, 10_000, 128)):
         for number in SPANS:
 
-            def scan(inputs: list[torch.Tensor], kernel: str, number: int | None = number) -> tuple[torch.Tensor, ...]:
-                return selective_scan_triton(*inputs, None, None, None, spans=number)
+            def scan(inputs: list[torch.Tensor], kernel: str, number: int = number) -> tuple[torch.Tensor, ...]:
+                u, delta, A, B, C = inputs
+                return selective_scan_triton(u, delta, A, B, C, None, None, None, spans=number)
 
             call = Call(call_of("selective_scan", *size).inputs, scan).on(device)
             yield (

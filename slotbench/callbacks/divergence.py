@@ -27,10 +27,9 @@ class DivergedError(Exception):
 class Divergence(Callback):
     """Ends the training with a sentence at the first training loss that is NaN or infinite.
 
-    Where one process trains on a CPU, that is before the step is made of which the loss is. Elsewhere to look at a
-    number is to wait for the device or for the other processes, so the losses are looked at together, every few steps
-    and before each validation and checkpoint; all processes end after the same step. A checkpoint is never made of
-    weights that are not finite. Scores may be NaN: a metric that is not defined on the data is no divergence.
+    On a CPU with one process that is before the step is made. Elsewhere losses are looked at together, every few steps
+    and before each validation and checkpoint, as looking waits for the device or for other processes. A checkpoint is
+    never made of weights that are not finite. Scores may be NaN.
 
     Args:
         every: steps between two looks.

@@ -33,13 +33,9 @@ class GracefulStop(Callback):
 
     A second Ctrl-C stops at once. A validation that is due after the step, or is running, is finished too.
 
-    Lightning already leaves a SIGTERM for the end of the batch, but exits with code 0 and saves nothing; Ctrl-C
-    interrupts it anywhere, in the middle of an optimiser step if need be, so that what could be saved then is no state
-    that training ever was in; and under SLURM it answers SIGUSR1 by queueing the job again, with a checkpoint of its
-    own elsewhere. Here all take one way, and queueing again is left to the sender of the signal.
-
-    Several processes stop after the same step, whichever of them got the signal: about once a second they tell one
-    another. With Lightning's own handler, which talks to the others from within the signal, they would wait for ever.
+    Lightning itself exits with code 0 after SIGTERM and saves nothing, stops anywhere after Ctrl-C, and under SLURM
+    queues the job again after SIGUSR1. Several processes stop after the same step, whichever of them got the signal:
+    about once a second they tell one another.
 
     Args:
         checkpoint: saves the last state when the run is stopped between two steps.

@@ -78,13 +78,13 @@ class RunFolderLogger(Logger):
 
 @dataclass(frozen=True)
 class WandbOptions:
-    """What a user says of a W&B run beside its mode and project; what is absent stays as it was in a resumed run.
+    """What a user says of a W&B run; what is absent stays as it was in a resumed run.
 
     Attributes:
-        entity: user or team; None for WANDB_ENTITY, or the account's own.
+        entity: user or team.
         tags: beside experiment, core, data set, task and grid.
-        notes: description of the run; None for WANDB_NOTES.
-        artifacts: whether the best and the last checkpoint and `config.yaml` are uploaded when a training has finished.
+        notes: description of the run.
+        artifacts: whether checkpoints and `config.yaml` are uploaded when a training has finished.
     """
 
     entity: str | None = None

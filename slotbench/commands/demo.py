@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slotbench.errors import DataFilesError, UserError, did_you_mean
 from slotbench.io import read_json_object
@@ -12,7 +12,6 @@ from slotbench.models.shipped import SUMMARIES, shipped
 
 if TYPE_CHECKING:
     from slotbench.interfaces import VideoBatch
-    from slotbench.tasks.task import Task
 
 __all__ = ["CLIPS", "SEED", "main"]
 
@@ -49,7 +48,7 @@ def main(command: str, arguments: list[str]) -> int:
     return 0
 
 
-def _model(folder: Path, seed: int) -> tuple[Task, VideoBatch]:
+def _model(folder: Path, seed: int) -> tuple[Any, VideoBatch]:
     """A model, and clips for it: simulated ones if that is possible."""
     import torch
 
@@ -57,7 +56,7 @@ def _model(folder: Path, seed: int) -> tuple[Task, VideoBatch]:
     from slotbench.models.finding import from_pretrained
     from slotbench.ops import set_kernel
 
-    task = from_pretrained(folder)
+    task: Any = from_pretrained(folder)
     torch.manual_seed(seed)
     # compiling those of numba takes longer than all of this
     set_kernel(task, "torch")

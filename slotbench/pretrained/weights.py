@@ -85,20 +85,14 @@ def find_checkpoint(path: str | Path) -> Path:
         WeightError: there is nothing at `path`, or it is a folder without a checkpoint.
     """
     path = Path(path)
-    if path.is_file():
-        return path
+    last = path / LAST_CHECKPOINT
+    if path.is_file() or last.is_file():
+        return path if path.is_file() else last
     if not path.exists():
         raise WeightError(f"no weights at {path}: there is no such path; expected a run folder or a checkpoint file")
-    if (path / LAST_CHECKPOINT).is_file():
-        return path / LAST_CHECKPOINT
-    others = sorted(path.glob("checkpoints/*.ckpt")) + sorted(path.glob("*.ckpt"))
-    if others:
-        raise WeightError(f"{path} has no {LAST_CHECKPOINT}; give the file itself: {', '.join(map(str, others[:3]))}")
-    if (path / "run.json").is_file():
-        raise WeightError(f"the run at {path} has saved no checkpoint yet: expected {path / LAST_CHECKPOINT}")
-    runs = sorted((found.parents[1] for found in path.glob(f"*/{LAST_CHECKPOINT}")), reverse=True)
-    hint = f"; did you mean {' or '.join(map(str, runs[:3]))}?" if runs else ""
-    raise WeightError(f"{path} is not a run folder: expected {path / LAST_CHECKPOINT}{hint}")
+    others = sorted((*path.glob("checkpoints/*.ckpt"), *path.glob("*.ckpt"), *path.glob(f"*/{LAST_CHECKPOINT}")))
+    hint = f"; there is {', '.join(map(str, others[:3]))}" if others else ""
+    raise WeightError(f"{path} has no {LAST_CHECKPOINT}: expected a run folder or a checkpoint file{hint}")
 
 
 def match_weights(module: nn.Module, path: str | Path) -> WeightReport:

@@ -80,14 +80,10 @@ def test_long_lists_are_cut_short(tmp_path: Path) -> None:
 def test_what_holds_no_weights_is_an_error_that_says_what_to_give(run: Path, tmp_path: Path) -> None:
     with pytest.raises(WeightError, match="no such path"):
         find_checkpoint(tmp_path / "nowhere")
-    with pytest.raises(WeightError, match=f"did you mean {run}"):
+    with pytest.raises(WeightError, match=r"there is .*last\.ckpt"):
         find_checkpoint(tmp_path)
     (run / "checkpoints" / "last.ckpt").rename(run / "checkpoints" / "best.ckpt")
-    with pytest.raises(WeightError, match=r"give the file itself: .*best.ckpt"):
-        find_checkpoint(run)
-    (run / "checkpoints" / "best.ckpt").unlink()
-    (run / "run.json").write_text("{}")
-    with pytest.raises(WeightError, match="has saved no checkpoint yet"):
+    with pytest.raises(WeightError, match=r"there is .*best\.ckpt"):
         find_checkpoint(run)
 
 

@@ -116,10 +116,6 @@ def _write(
 class ClipCache(ClipSource):
     """The videos of a cache.
 
-    Args:
-        folder: where `write_cache` wrote it.
-        stride: frames of the videos' files from one frame of the cache to the next.
-
     Attributes:
         description: the one given to `write_cache`.
         fields: the shape of a video's values, by name: "frames", "masks", "objects.NAME", ...

@@ -38,9 +38,8 @@ class FeatureFile(StoredVideos):
     videos, or one of train.h5, val.h5 and test.h5, of which those are needed that are used (docs/datasets.md says what
     is in them).
 
-    A batch has `features` (float16) beside `frames` and `masks`, and in `objects` "video", the number of the video,
-    "first_frame", and "num_objects" if it is known. With clips of one frame, the default, the frames of all videos are
-    independent images: training takes one at random from every video, pass after pass, and evaluation a random subset
+    A batch has `features` (float16), `frames`, `masks`, "video", "first_frame", and perhaps "num_objects". With clips
+    of one frame, the default, the frames of all videos are independent images: training takes one at random from every video, pass after pass, and evaluation a random subset
     of all, the same for every seed.
 
     Source: Krimmel et al., TMLR 2024, Appendix F (MOVi-C; MOVi-C6 is max_objects=6, and 1,280 images are scored).

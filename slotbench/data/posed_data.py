@@ -143,14 +143,7 @@ class PosedData(StoredVideos):
     frame: Frame
 
     def set_views(self, num_cameras: int, num_shown: int, eval_shown: int | None, frame: Frame) -> None:
-        """Sets how many of the cameras are shown.
-
-        Args:
-            num_cameras: cameras of each step.
-            num_shown: those that are shown in training.
-            eval_shown: those that are shown otherwise; None for as many.
-            frame: of matrices and rays.
-        """
+        """Sets how many of the cameras are shown."""
         check_choices(frame=(frame, Frame))
         check_counts(num_shown=num_shown, eval_shown=eval_shown)
         for name, shown in {"num_shown": num_shown, "eval_shown": eval_shown}.items():

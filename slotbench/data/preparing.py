@@ -179,12 +179,7 @@ class PreparableVideos(StoredVideos, Preparable):
 
     @abstractmethod
     def released(self, stored: str, keep: bool = True) -> ClipSource:
-        """The videos of a split in the released files.
-
-        Args:
-            stored: the split's name on the disk.
-            keep: keeps movies decoded in the user's cache folder, for clips that are cut out of them.
-        """
+        """The videos of a split in the released files."""
 
     @abstractmethod
     def describe(self, stored: str, source: Any) -> dict[str, Any]:

@@ -19,8 +19,7 @@ from feature_files import write_feature_file
 from media_files import write_maps, write_video
 from tfrecord_files import movi_video, write_movi
 
-from slotbench.data.action_videos.action_videos import ActionVideos
-from slotbench.data.action_videos.memory_maze import MemoryMaze
+from slotbench.data.action_videos.action_videos import ActionVideos, MemoryMaze
 from slotbench.data.balls.ball_file import BallFile
 from slotbench.data.base import LoaderOptions
 from slotbench.data.cater.cater import CATER

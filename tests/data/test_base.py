@@ -137,12 +137,6 @@ def test_sizes_below_one_are_refused(name: str) -> None:
         NumberData(LoaderOptions(**{name: 0}))
 
 
-@pytest.mark.parametrize("name", ["seed", "num_workers"])
-def test_negative_seeds_and_worker_counts_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is -1; expected 0 or more"):
-        NumberData(LoaderOptions(**{name: -1}))
-
-
 @FORKS
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loader_goes_on_with_the_batch_after_the_last_one_handed_out(workers: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,12 +74,3 @@ def test_a_turntable_goes_around_its_target_in_even_steps() -> None:
     torch.testing.assert_close(cameras[:, :3, 2], away / 5.0)
     steps = (away - away.roll(1, 0)).norm(dim=-1)
     torch.testing.assert_close(steps, torch.full((8,), 10 * math.cos(math.radians(30)) * math.sin(math.pi / 8)))
-
-
-@pytest.mark.parametrize(
-    ("steps", "radius", "sentence"),
-    [(0, 1.0, "steps is 0; expected"), (1, 0.0, "radius is 0.0; expected")],
-)
-def test_turntables_that_cannot_be_are_refused(steps: int, radius: float, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        turntable(steps, radius)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from slotbench.data.clips import ClipSource, CutClips
-from slotbench.data.crops import Crop, check_crop, cropped, draw_crop
+from slotbench.data.crops import Crop, cropped, draw_crop
 from slotbench.interfaces import VideoBatch
 from slotbench.nn.slot_init import first_boxes
 from slotbench.registry import load
@@ -91,9 +91,3 @@ def test_data_sets_with_depth_take_the_share(name):
     needed = {"MOVi": {"path": "."}, "MOViLike": {}, "DepthVideo": {"path": ".", "unit": "metres"}}[name]
     assert load("datasets", name)(**needed).crop == 1
     assert load("datasets", name)(**needed, crop=0.75).crop == 0.75
-
-
-@pytest.mark.parametrize("crop", [0.0, 1.5, float("nan")])
-def test_shares_that_cannot_be_are_refused(crop):
-    with pytest.raises(ValueError, match="least share of an image"):
-        check_crop(crop)

@@ -1,4 +1,4 @@
-"""Videos of an agent with its actions: a reader of the sets of TECO, or of a cache."""
+"""Videos of an agent with its actions: readers of the sets of TECO and of Memory Maze, or of a cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slotbench.data.preparing import PreparableVideos
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoSpec
 
-__all__ = ["ActionVideos"]
+__all__ = ["ActionVideos", "MemoryMaze"]
 
 _OTHER_NAMES = {"val": "validation", "test": "eval"}
 
@@ -25,16 +25,12 @@ class ActionVideos(PreparableVideos):
     """Videos of an agent with an action for each step: DMLab, Minecraft and Habitat, in the files of TECO's authors.
 
     A recording is an npz file with `video`, uint8 of shape (time, height, width, 3), and `actions`, ids of shape
-    (time); or it is a movie (PyAV, `slotbench[video]`) with an npz file of the same name that has the `actions`. Which
-    of the two is told by what a file holds. Recordings lie in the folders `train`, `val` and `test`, or in folders in
-    these. Where there is no `val`, the last `val_videos` of `train` are validated on, and not trained on.
+    (time); or a movie (PyAV, `slotbench[video]`) with an npz file of the same name that has the `actions`. Recordings
+    lie in the folders `train`, `val` and `test`, or in folders in these. Where there is no `val`, the last `val_videos`
+    of `train` are validated on, and not trained on.
 
     `VideoBatch.actions` are one-hot vectors: the one of frame t is taken in it and leads to frame t + 1; zeros, in the
-    last frame of a video, where a file has none. Frames of another size than `resolution` are resized, the square in
-    their middle if they are not square. `objects` has "video", the number of the recording, and "first_frame".
-
-    A video is read as a whole where it is an npz file, and movies are decoded once into the user's cache folder;
-    `slotbench prepare ActionVideos` writes all videos to a cache that is quicker to read, and `path` may name that.
+    last frame of a video, where a file has none. `objects` has "video", the number of the recording, and "first_frame".
 
     Source: Yan et al., "Temporally Consistent Transformers for Video Generation", ICML 2023; Smith et al.,
     "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023, appendix E.
@@ -146,3 +142,54 @@ class ActionVideos(PreparableVideos):
     def _folder(self, stored: str) -> Path | None:
         names = [stored, _OTHER_NAMES.get(stored, stored)]
         return next((self.path / name for name in names if (self.path / name).is_dir()), None)
+
+
+class MemoryMaze(ActionVideos):
+    """Memory Maze: trajectories of 1,001 frames of 64 x 64 pixels of an agent in a maze of 9 x 9 or 15 x 15 cells.
+
+    The released sets have an npz file for each trajectory, with `image` in the place of `video` and `action`, one-hot,
+    in the place of `actions`; they are read as `ActionVideos` reads its own. Six actions: none, forward, left, right,
+    forward and left, forward and right.
+
+    `objects` has what the files know of the state, in single precision and in the units of the maze: "agent_pos" and
+    "agent_dir" (batch time 2; a unit vector), "targets_pos" and "targets_vec" (batch time objects 2; where the objects
+    are in the maze, and as the agent sees them), "target_pos", "target_vec" (batch time 2) and "target_color" (batch
+    time 3) of the object that is looked for, and "maze_layout" (batch time rows columns; 0 and 1); and "video" and
+    "first_frame".
+
+    Source: Pasukonis, Lillicrap and Hafner, "Evaluating Long-Term Memory in 3D Mazes", ICLR 2023.
+
+    Args:
+        path: the folder of the splits, or a cache.
+        num_frames: frames of a training clip.
+        eval_frames: frames of a validation or test clip, cut one after the other; null for whole videos.
+        resolution: pixels per side.
+        video_frames: frames that are read of each trajectory.
+        num_actions: actions to choose from.
+        action_offset: see `ActionVideos`; in the released files entry t is the action that led to frame t.
+        val_videos: trajectories of `train` that are validated on, where there is no folder `val`.
+        loader: see `ActionVideos`.
+    """
+
+    timed: ClassVar[Collection[str]] = (
+        "agent_pos", "agent_dir", "targets_pos", "targets_vec", "target_pos", "target_vec", "target_color",
+        "maze_layout",
+    )  # fmt: skip
+    frames_name: ClassVar[str] = "image"
+    actions_name: ClassVar[str] = "action"
+
+    def __init__(
+        self,
+        path: str,
+        num_frames: int = 300,
+        eval_frames: int | None = None,
+        resolution: int = 64,
+        video_frames: int = 1001,
+        num_actions: int = 6,
+        action_offset: int = 1,
+        val_videos: int = 64,
+        loader: LoaderOptions = LoaderOptions(batch_size=4, val_batch_size=4),
+    ) -> None:
+        super().__init__(
+            path, num_frames, eval_frames, resolution, video_frames, num_actions, action_offset, val_videos, loader
+        )

@@ -35,19 +35,7 @@ def find_recordings(folder: Path) -> list[Path]:
 
 
 class Recordings(ClipReader):
-    """Clips of recordings. A file is opened when a clip of it is read, and only then its lengths are checked.
-
-    Args:
-        files: the npz files.
-        video_frames: frames that are read of each video; what a longer one has behind them is not.
-        resolution: pixels per side: frames of another size are resized, the middle of those that are not square.
-        num_actions: actions to choose from.
-        action_offset: the entry of the actions that is taken in frame 0.
-        frames_name: the array of the frames; where a file has none, they are in the movie of its name.
-        actions_name: the array of the actions.
-        log: further arrays, an entry a frame, which go to `objects`.
-        keep: decodes all movies into the user's cache folder, if they are not there.
-    """
+    """Clips of recordings. A file is opened when a clip of it is read, and only then its lengths are checked."""
 
     def __init__(
         self,
@@ -170,14 +158,7 @@ def action_vectors(values: np.ndarray, num_actions: int) -> Float32[np.ndarray, 
 def actions_of_frames(
     values: np.ndarray, num_frames: int, num_actions: int, offset: int
 ) -> Float32[np.ndarray, "frames num_actions"]:
-    """The action that is taken in each frame, and leads to the next one; zeros if the last frame has none.
-
-    Args:
-        values: the entries of a file, as `action_vectors` takes them.
-        num_frames: frames of the video.
-        num_actions: actions to choose from.
-        offset: the entry of frame 0: 0 if entry t is the action taken in frame t, 1 if it is the one that led to it.
-    """
+    """The action that is taken in each frame, and leads to the next one; zeros if the last frame has none."""
     entries, fewest = values.shape[0] if values.ndim else 0, num_frames - 1 + offset
     # before there are vectors of them: a small file may hold any number of zeros
     if not fewest <= entries <= fewest + 1:

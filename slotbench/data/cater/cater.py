@@ -23,8 +23,7 @@ from slotbench.data.base import (
     join_clips,
     padded,
 )
-from slotbench.data.cater.scene import MOST_OBJECTS, CaterScene, cell_of
-from slotbench.data.cater.videos import LAYOUT, TIMED, ReleasedVideos, number_of
+from slotbench.data.cater.videos import LAYOUT, MOST_OBJECTS, TIMED, CaterScene, ReleasedVideos, cell_of, number_of
 from slotbench.data.clip_cache import ClipCache, is_cache
 from slotbench.data.clips import order_of_pass
 from slotbench.data.preparing import Preparable, Report, cache_videos, kept_cache, processes_for
@@ -48,14 +47,10 @@ _LISTS = ("train", "val", "train_subsetT", "train_subsetV")
 class CATER(SlotDataModule, Preparable):
     """The videos of CATER with the label of snitch localisation, one folder per version of the set.
 
-    `path` holds videos/, lists/ and, unless `scenes` is false, scenes/, as in the released archives; `max2action` and
-    `all_actions` are folders of their own. The test split is the released val.txt, which papers report; train_subsetT
-    and train_subsetV, 80 and 20 per cent of train.txt, are for training and validation. `path` may also be what
-    `slotbench prepare CATER` has written: decoded frames, the annotations of the scenes, and the lists.
-
-    A video has 301 frames. A clip shows `num_frames` of them: of as many segments of equal length one frame each, in
-    training drawn at random, else the last, so that an evaluation clip ends with the frame that is asked about. With
-    50 steps these are the segments of 6 frames and the stride of 6 of SlotSSM; frame 0, the 301st, is left out.
+    The test split is the released val.txt, which papers report; train_subsetT and train_subsetV are for training and
+    validation. Videos of 301 frames are decoded once. A clip shows `num_frames` of them: of as many segments of equal
+    length one frame each, in training drawn at random, else the last, so that an evaluation clip ends with the frame
+    that is asked about. With 50 steps frame 0 is left out, as in SlotSSM. docs/datasets.md has the layout.
 
     The target is the label of the list, at the last step; with `scenes` at every step the cell at that step, and the
     label in the end. With scenes `objects` has "positions" (batch time objects 3), "holders" (batch time objects; what
@@ -265,14 +260,6 @@ def frame_numbers(
 
     In training a frame of each segment, and where a window begins, are drawn; else it is the last frame of each
     segment, and the window that ends with the video. Random frames are drawn in either, without repetition.
-
-    Args:
-        sampling: how.
-        rng: the clip's own generator, so that what is drawn for it is the same each time.
-        length: frames of the video, at least `count`.
-        count: frames of the clip.
-        training: whether the clip is one to learn from.
-        skipped: frames at the start that are in no segment.
     """
     if sampling == "random":
         return np.sort(rng.choice(length, count, replace=False))

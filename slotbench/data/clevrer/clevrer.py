@@ -23,8 +23,7 @@ Fitting = Literal["stretch", "crop"]
 class CLEVRER(PreparableVideos):
     """The videos of CLEVRER: 128 frames of 480 x 320 pixels, objects that move, enter and collide.
 
-    The mp4 files are decoded once by PyAV (`slotbench[video]`), into the user's cache folder, or by `slotbench prepare
-    CLEVRER` into a folder that `path` may name. Video 10800, whose released annotation is broken, takes no part.
+    The mp4 files are decoded once by PyAV (`slotbench[video]`); docs/datasets.md has the layout.
 
     `masks` are **pseudo masks**: what a detector found in each frame (`derender_proposals`), 0 for the background.
     Scores against them are no scores against the truth, and evaluations say so in their records and headlines. A

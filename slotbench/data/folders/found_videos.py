@@ -136,14 +136,7 @@ def _unread_maps(folder: Path, videos: Sequence[VideoFile], maps: Sequence[str])
 
 
 def reading_of(path: Path, found: Mapping[str, FoundVideos], clips: Mapping[str, int | None], stride: int) -> str:
-    """A summary of a folder in two lines: its videos; the files that are left out, and why.
-
-    Args:
-        path: the folder.
-        found: by the name of the split.
-        clips: frames of a clip of each split; None for whole videos.
-        stride: from one frame of a clip to the next in the file.
-    """
+    """A summary of a folder in two lines: its videos; the files that are left out, and why."""
     videos = list({video.path: video for split in found.values() for video in split.videos}.values())
     if has_splits(path):
         counts = ", ".join(f"{split} {_videos(len(there.videos))}" for split, there in found.items())

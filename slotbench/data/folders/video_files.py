@@ -19,12 +19,7 @@ __all__ = ["FrameFolder", "VideoFile", "is_one_frame", "open_video"]
 
 
 def open_video(path: Path, fit: Fit | None = None) -> VideoFile | None:
-    """The video that a file or a folder of frames is, or None if it is none.
-
-    Args:
-        path: the file or folder.
-        fit: keeps movies decoded in the user's cache folder, as it makes their frames.
-    """
+    """The video that a file or a folder of frames is, or None if it is none."""
     suffix = path.suffix.lower()
     if path.is_dir():
         return FrameFolder.open(path)

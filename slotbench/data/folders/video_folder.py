@@ -29,11 +29,9 @@ class VideoFolder(StoredVideos):
     """Videos in a folder: movies (PyAV reads them), GIFs, numpy arrays, folders of images, and mixtures of these.
 
     Each is cropped to the square in its middle, resized with anti-aliasing, and cut into clips: at random in training,
-    one after the other in evaluation, without what is left at the end. Videos shorter than a clip are skipped. Movies
-    are decoded once, and kept at `resolution` in the user's cache folder.
-
-    Subfolders train, val and test are the splits; a missing one is an empty split. Without any of them every split has
-    all videos, and a warning says that the scores are then those of training videos.
+    one after the other in evaluation. Movies are decoded once, and kept at `resolution` in the user's cache folder.
+    Subfolders train, val and test are the splits; without any of them every split has all videos, and a warning says
+    that the scores are then those of training videos.
 
     Masks lie in a folder `masks` beside the videos (`slotbench.data.folders.frame_maps`): `masks/walk.npz` or a folder
     of images `masks/walk` for `walk.mp4`. They are cropped and resized with the frames, ids unchanged, and

@@ -15,14 +15,7 @@ Annotation = TypeVar("Annotation")
 
 
 def read_annotations(path: Path, parse: Callable[[dict[str, Any]], Annotation], option: str, layout: str) -> Annotation:
-    """The annotations that `parse` finds in a JSON file.
-
-    Args:
-        path: the file.
-        parse: makes the annotations of the file's object, and may fail with any error of Python's on unknown content.
-        option: the argument of the data set that, if false, does without the file.
-        layout: what the file is expected to hold, in words.
-    """
+    """The annotations that `parse` finds in a JSON file."""
     if not path.is_file():
         raise DataFilesError(f"there is no file {path}; give {option}: false to do without")
     try:

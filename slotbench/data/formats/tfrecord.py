@@ -60,13 +60,7 @@ class TFRecords:
 
 
 def stream_gzip(path: Path, first: int = 0, report: Callable[[int], None] | None = None) -> Iterator[bytes]:
-    """The records of a TFRecord file, gzipped or not, from number `first` on.
-
-    Args:
-        path: the file.
-        first: records to pass over.
-        report: called after each record with the number of bytes of the file read.
-    """
+    """The records of a TFRecord file, gzipped or not, from number `first` on."""
     with open_file(path) as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)

@@ -29,13 +29,7 @@ SIDE_SHADE = 0.7
 
 @njit(cache=True, nogil=True)
 def carve(walls, loops, rng):  # type: ignore[no-untyped-def]
-    """Opens a random tree of passages between the rooms, and then `loops` more walls between two rooms.
-
-    Args:
-        walls: "2 rooms + 1, 2 rooms + 1", all ones; open cells become 0.
-        loops: walls to open, fewer where there are not as many.
-        rng: random numbers.
-    """
+    """Opens a random tree of passages between the rooms, and then `loops` more walls between two rooms."""
     rooms = (len(walls) - 1) // 2
     stack = np.zeros((rooms * rooms, 2), np.int64)
     stack[0, 0], stack[0, 1] = int(rng.random() * rooms), int(rng.random() * rooms)
@@ -72,14 +66,7 @@ def carve(walls, loops, rng):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def walk(walls, rng, poses, actions):  # type: ignore[no-untyped-def]
-    """Walks on shortest paths to one random open cell after the other, turning in the middle of cells.
-
-    Args:
-        walls: 1 where there is one.
-        rng: random numbers.
-        poses: "steps 3", filled with x, y and heading.
-        actions: "steps", filled with what leads from each pose to the next.
-    """
+    """Walks on shortest paths to one random open cell after the other, turning in the middle of cells."""
     size = len(walls)
     open_cells = np.argwhere(walls == 0)
     distance = np.zeros((size, size), np.int64)
@@ -193,12 +180,7 @@ def render(walls, patterns, colours, palette, poses, frames, surfaces):  # type:
 
 @njit(cache=True, nogil=True)
 def last_seen(surfaces, seen):  # type: ignore[no-untyped-def]
-    """The last step before each at which the surface of a pixel was seen anywhere in the frame.
-
-    Args:
-        surfaces: "steps side side", -1 for none.
-        seen: "steps side side", filled; -1 for never, and where there is no surface.
-    """
+    """The last step before each at which the surface of a pixel was seen anywhere in the frame."""
     steps, rows, cols = surfaces.shape
     latest = np.full(surfaces.max() + 1, -1, np.int64)
     for step in range(steps):

@@ -239,16 +239,7 @@ def move_and_draw(
     resolution: int,
     mask_threshold: int,
 ) -> MovedDigits:
-    """Moves digits through `num_frames` frames, the first being one step after `start`, and draws each.
-
-    Args:
-        images: the digits of each clip.
-        start: where they are before the first frame, x and y in [0, 1].
-        velocity: their displacement per frame.
-        num_frames: frames to make.
-        resolution: pixels per side.
-        mask_threshold: value above which a pixel belongs to its digit.
-    """
+    """Moves digits through `num_frames` frames, the first being one step after `start`, and draws each."""
     num_clips, num_digits = start.shape[:2]
     positions = np.empty((num_clips, num_frames, num_digits, 2))
     velocities = np.empty((num_clips, num_frames, num_digits, 2))

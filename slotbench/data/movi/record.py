@@ -46,14 +46,7 @@ _MOST_OBJECTS_ELSEWHERE = 23
 
 
 class MOViRecords(ClipReader):
-    """The videos of one split, of which frames are decoded on demand.
-
-    Args:
-        shards: the split's files.
-        resolution: pixels per side of what is read.
-        num_objects: entries that annotations are padded to; None for 10 in MOVi-A to C and 23 elsewhere.
-        depth: whether the distance from the camera is read too.
-    """
+    """The videos of one split, of which frames are decoded on demand."""
 
     def __init__(self, shards: Sequence[Path], resolution: int, num_objects: int | None, depth: bool) -> None:
         self.records = TFRecords(shards)

@@ -110,12 +110,7 @@ def render(stage: Stage, side: int, samples_per_side: int = 2) -> Film:
 
 
 def _windows(centres: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Between which slopes rays from the origin meet spheres: "time objects 4", from and to of x / -z, and of y / -z.
-
-    Args:
-        centres: "time objects 3"; of a sphere above the origin there is nothing between the slopes.
-        bounds: their radii "objects".
-    """
+    """Slopes between which rays from the origin meet spheres: "time objects 4", from and to of x / -z, and y / -z."""
     across, down = centres[..., :2], -centres[..., 2:]
     radii = bounds[:, None]
     below = down > 1.001 * radii

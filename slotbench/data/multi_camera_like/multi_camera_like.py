@@ -139,10 +139,6 @@ class MultiCameraLike(PosedData, KeptVideos):
     def seen_from(self, batch: VideoBatch, cameras: Tensor) -> VideoBatch:
         """A batch for a decoder that paints what cameras see that nobody recorded.
 
-        Args:
-            batch: clips, of as many steps or of any number.
-            cameras: camera-to-world matrices "time views 4 4" of each step, in the world.
-
         Returns:
             a batch of these steps with `rays` in the frame of the given batch, "cameras" and "to_world"; its frames are
             the empty scene.

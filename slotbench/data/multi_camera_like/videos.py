@@ -63,13 +63,6 @@ def draw_views(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draws the world of a level from cameras wherever they are.
 
-    Args:
-        level: whose world it is.
-        cameras: camera-to-world matrices "time views 4 4".
-        resolution: pixels per side.
-        samples_per_side: rays per pixel are its square.
-        objects: which objects are there, what they do in as many frames, and their colours "objects 3"; None for none.
-
     Returns:
         frames of bytes "time views 3 side side", masks "time views side side" of which 0 is all that stands still, and
         the distance from the camera along the ray.

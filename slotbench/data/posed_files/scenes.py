@@ -37,12 +37,7 @@ class PosedImages:
 
 
 class PosedFiles(ClipReader):
-    """Clips of files, with all views of each; a subclass sets `lengths` and writes `posed`.
-
-    Args:
-        height: rows of pixels of a frame.
-        width: columns; where there are as many as rows, the square in the middle of an image is taken, else all of it.
-    """
+    """Clips of files, with all views of each; a subclass sets `lengths` and writes `posed`."""
 
     def __init__(self, height: int, width: int) -> None:
         self.fit = Fit(height, width, crop=height == width)

@@ -116,12 +116,7 @@ class SpriteWorld:
             raise ValueError(f"texture is {self.texture!r}; expected one of {', '.join(map(repr, get_args(Texture)))}")
 
     def draw(self, generators: Sequence[np.random.Generator], num_frames: int) -> Sprites:
-        """Draws the sprites of one clip from each generator.
-
-        Args:
-            generators: one per clip.
-            num_frames: of a clip; without occlusion, sprites do not overlap in any of them.
-        """
+        """Draws the sprites of one clip from each generator."""
         drawn = [self._draw(generator, num_frames) for generator in generators]
         sprites = self._sprites(np.stack([uniform for uniform, _, _ in drawn]))
         if self.texture in ("sprites", "both"):

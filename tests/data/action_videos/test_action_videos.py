@@ -12,8 +12,7 @@ from action_files import FRAMES, maze_trajectory, video_of, write_mazes, write_m
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotbench.data.action_videos.action_videos import ActionVideos
-from slotbench.data.action_videos.memory_maze import MemoryMaze
+from slotbench.data.action_videos.action_videos import ActionVideos, MemoryMaze
 from slotbench.data.action_videos.recordings import action_vectors, actions_of_frames
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoSpec
@@ -117,13 +116,6 @@ def test_a_trajectory_of_memory_maze_comes_with_the_state(tmp_path: Path) -> Non
     for name in ("agent_pos", "agent_dir", "targets_pos", "targets_vec", "target_color", "maze_layout"):
         np.testing.assert_array_equal(batch.objects[name][0], file[name][4:8].astype(np.float32), err_msg=name)
     assert "reward" not in batch.objects
-
-
-def test_trajectories_of_mazes_of_two_sizes_are_refused_by_name(tmp_path: Path) -> None:
-    np.savez(write_mazes(tmp_path) / "val" / "1.npz", **maze_trajectory(0, cells=15))
-    dataset = MemoryMaze(str(tmp_path), resolution=8, video_frames=FRAMES).dataset("val")
-    with pytest.raises(DataFilesError, match=r"1.npz \(maze_layout\) holds .* \(9, 15, 15\); expected .* \(9, 9, 9\)"):
-        dataset.clips([0, 1])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import h5py
 import pytest
 import torch
 from ball_files import FRAMES, write_ball_file
@@ -12,7 +11,6 @@ from ball_files import FRAMES, write_ball_file
 from slotbench.data.balls.ball_file import BallFile
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions
-from slotbench.errors import DataFilesError
 
 
 @pytest.fixture
@@ -53,13 +51,3 @@ def test_packed_files_are_read_too(tmp_path, path):
     assert torch.equal(
         BallFile(str(packed)).dataset("val").clips([1]).frames, BallFile(str(path)).dataset("val").clips([1]).frames
     )
-
-
-def test_a_group_that_leads_to_another_file_is_refused(tmp_path, path):
-    other = write_ball_file(tmp_path / "other.h5")
-
-    with h5py.File(path, "r+") as file:
-        del file["test"]
-        file["test"] = h5py.ExternalLink(str(other), "test")
-    with pytest.raises(DataFilesError, match="no group test of its own"):
-        BallFile(str(path)).dataset("test")

@@ -154,29 +154,6 @@ def test_simulating_leaves_the_start_state_alone() -> None:
     np.testing.assert_array_equal(balls.velocities, before[1])
 
 
-def test_too_many_balls_are_refused_at_once() -> None:
-    with pytest.raises(ValueError, match=r"no room for num_balls=30 .* lower num_balls or radii"):
-        BallWorld(num_balls=30)
-    with pytest.raises(ValueError, match="no room for num_balls=1 "):
-        BallWorld(num_balls=1, radii=(5.0,))
-
-
 @pytest.mark.parametrize("num_balls", [6, 7])
 def test_as_many_balls_as_the_crowded_sets_have_find_room(num_balls: int) -> None:
     assert draw(0, BallWorld(num_balls), clips=20).positions.shape == (20, num_balls, 2)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_balls": 0}, "num_balls is 0; expected 1 to 255"),
-        ({"num_balls": 256}, "num_balls is 256"),
-        ({"radii": ()}, r"radii is \[\]; expected one or more positive numbers"),
-        ({"masses": (1.0, -1.0)}, r"masses is \[1.0, -1.0\]"),
-        ({"radii": (float("nan"),)}, r"radii is \[nan\]"),
-        ({"masses": (1.0,), "mass_follows_radius": True}, "2 radii and 1 masses"),
-    ],
-)
-def test_impossible_worlds_are_refused_with_a_reason(arguments: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        BallWorld(**arguments)

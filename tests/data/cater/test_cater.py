@@ -13,7 +13,7 @@ from cater_files import FRAMES, write_cater, write_video
 
 from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.cater.cater import CATER
-from slotbench.data.cater.scene import cell_of, read_scene
+from slotbench.data.cater.videos import cell_of, read_scene
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 from slotbench.metrics.label_scores import LabelScores

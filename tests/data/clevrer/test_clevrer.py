@@ -12,8 +12,8 @@ import torch
 from clevrer_files import FRAMES, LOOKS, annotation_of, masks_of, pack, proposals_of, write_clevrer, write_movie
 
 from slotbench.data.base import Split
-from slotbench.data.clevrer.annotation import pseudo_masks, read_annotation
 from slotbench.data.clevrer.clevrer import CLEVRER
+from slotbench.data.clevrer.videos import pseudo_masks, read_annotation
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch, View
 from slotbench.metrics.mask_metrics import mask_headlines
@@ -125,18 +125,6 @@ def test_a_cache_of_every_second_frame_names_clips_as_the_files_do(folder: Path,
     one, other = (data_of(at, stride=2).dataset("val").clip_name(9) for at in (folder, cache))
     assert one == other == "video_10801_frame00016"
     assert clips(data_of(cache, stride=2, masks=False), "val", [0]).masks is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ({"stride": 1}, "was prepared with stride 2, and stride is 1: set data.stride to 2, or prepare another"),
-        ({"stride": 2, "fit": "crop"}, "was prepared with fit stretch, and fit is crop"),
-    ],
-)
-def test_a_cache_of_something_else_is_refused(cache: Path, arguments: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(DataFilesError, match=sentence):
-        data_of(cache, **arguments).dataset("val")
 
 
 def test_scores_against_detections_say_so(folder: Path) -> None:

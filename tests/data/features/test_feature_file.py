@@ -161,11 +161,3 @@ def test_writing_goes_on_where_it_was_interrupted(videos, tmp_path):
     assert cells.calls == 1
     with pytest.raises(DataFilesError, match="holds a cache of something else"):
         write_features(videos, cells, 12, out, {"made": "otherwise"}, ["train"])
-
-
-def test_videos_of_different_lengths_and_splits_that_are_not_there_are_refused(videos, tmp_path):
-    with pytest.raises(DataFilesError, match="there is no video in"):
-        write_features(videos, Cells(), 12, tmp_path / "out", {}, ["val"])
-    np.save(tmp_path / "videos" / "train" / "9.npy", np.zeros((7, 12, 12, 3), np.uint8))
-    with pytest.raises(DataFilesError, match="the videos of the train split have 4 to 7 frames"):
-        write_features(videos, Cells(), 12, tmp_path / "out", {}, ["train"])

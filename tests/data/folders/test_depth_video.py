@@ -9,11 +9,10 @@ import media_files
 import numpy as np
 import pytest
 import torch
-from media_files import write_maps, write_pictures
+from media_files import write_maps
 
 from slotbench.data.folders.depth_video import DepthVideo
 from slotbench.data.folders.frame_maps import resize_depth
-from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 
 FRAMES, ROWS, COLUMNS = 5, 8, 12
@@ -130,20 +129,3 @@ def test_masks_of_objects_come_too_and_splits_are_folders(tmp_path: Path) -> Non
     assert batch.masks is not None
     assert (batch.masks == 1).all()
     assert batch.objects["depth"].dtype == torch.float32
-
-
-def test_images_that_are_no_depth_are_refused(tmp_path: Path) -> None:
-    folder = write_pictures(write_video(tmp_path) / "depth" / "a", np.zeros((FRAMES, ROWS, COLUMNS, 3), np.uint8))
-    with pytest.raises(DataFilesError, match=r"0.png is an image in RGB; expected depth as grey values of 16 bits"):
-        clips(tmp_path)
-    (folder / "0.png").write_bytes(b"no image")
-    with pytest.raises(DataFilesError, match=r"0.png cannot be read as an image"):
-        clips(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("unit", "message"), [("feet", "no unit named 'feet'"), (0.0, "above 0"), (float("nan"), "above 0")]
-)
-def test_units_that_there_are_not_are_refused(unit: Any, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        DepthVideo(str(tmp_path), unit)

@@ -179,24 +179,3 @@ def test_every_video_has_masks_or_none_has(tmp_path: Path) -> None:
     write_pictures(tmp_path / "masks" / "run", video())
     with pytest.raises(DataFilesError, match="is an image in RGB; expected ids of objects"):
         clips(tmp_path, eval_frames=4)
-
-
-def test_a_image_that_would_start_another_program_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from PIL import EpsImagePlugin
-
-    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given, **named: pytest.fail("a program is started"))
-    (tmp_path / "videos" / "a").mkdir(parents=True)
-    Image.new("RGB", (8, 8)).save(tmp_path / "image.eps")
-    for number in range(3):
-        (tmp_path / "videos" / "a" / f"{number}.png").write_bytes((tmp_path / "image.eps").read_bytes())
-    with pytest.raises(DataFilesError, match=r"0.png cannot be read as an image"):
-        clips(tmp_path / "videos", eval_frames=2)
-
-
-def test_clips_that_take_more_memory_than_can_be_meant_are_refused(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((60_000, 2, 2), np.uint8))
-    data = VideoFolder(str(tmp_path), resolution=64, eval_frames=None).dataset("test")
-    message = r"a clip of 60,000 frames of .*a.npy takes more than 256 MiB: set num_frames or eval_fr"
-    with pytest.raises(DataFilesError, match=message):
-        data.clips([0])  # type: ignore[attr-defined]
-    assert clips(tmp_path, eval_frames=100).frames.shape[1] == 100

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 import torch
 
 from slotbench.data.base import LoaderOptions, to_unit_range
@@ -177,12 +176,3 @@ def test_vectors_are_mapped_linearly_and_a_masked_one_has_a_row_of_its_own() -> 
     assert torch.equal(found[0, 1], embedding.table[5])
     one_hot = torch.eye(5)[None]
     torch.testing.assert_close(embedding(one_hot, 1, 5), ActionEmbedding.forward(embedding, one_hot, 1, 5))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [({"rooms": 1}, "2 to 5"), ({"loops": -1}, "0 or more")],
-)
-def test_arguments_that_cannot_be_are_refused(arguments, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        Maze(**arguments)

@@ -10,7 +10,7 @@ import torch
 
 from slotbench.data.base import LoaderOptions, to_unit_range
 from slotbench.data.mnist.moving_mnist import MovingMNIST
-from slotbench.errors import DataFilesError, FileError
+from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 
 
@@ -111,13 +111,3 @@ def test_a_file_of_other_values_is_refused(tmp_path: Path, values: np.ndarray, s
     path = write(tmp_path / "a.npy", values)
     with pytest.raises(DataFilesError, match=sentence):
         thesis(eval_frames=4, test_file=path).dataset("test")
-
-
-def test_no_file_and_one_that_is_cut_off_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"there is no file .*nothing.npy"):
-        thesis(test_file=str(tmp_path / "nothing.npy")).dataset("test")
-    published(tmp_path)
-    path = tmp_path / "mnist_test_seq.npy"
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(FileError, match=r"mnist_test_seq.npy is damaged"):
-        thesis(test_file=str(path)).dataset("test")

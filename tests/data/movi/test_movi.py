@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tfrecord_files
 import torch
 from tfrecord_files import framed, movi_record, movi_video, write_movi
 from torch import Tensor
@@ -218,29 +217,6 @@ def test_an_image_that_is_not_what_it_says_ends_with_file_and_record(
             continue
         with pytest.raises(DataFilesError, match=rf"movi_a-validation.* \(record at byte 0\): .*{complaint}"):
             dataset[0]
-
-
-@pytest.mark.parametrize(
-    ("changed", "complaint"),
-    [
-        ({"metadata/num_instances": np.array([], np.int64)}, "has 0 values of metadata/num_instances; expected 1"),
-        ({"metadata/num_instances": np.array([0])}, "has 216 values of instances/positions; expected 0"),
-        ({"metadata/num_instances": np.array([-2])}, "has -2 objects"),
-        ({"metadata/num_frames": np.array([10**15])}, "says 1,000,000,000,000,000 frames and has 24"),
-        ({"instances/visibility": np.array([1, 2])}, "has 2 values of instances/visibility; expected 72"),
-        ({"instances/bbox_frames/ragged_row_lengths_0": np.array([1, 2, -1])}, "boxes of frames that it has not"),
-        ({"segmentations": [tfrecord_files.png(np.zeros((SIDE, SIDE, 3), np.uint8))] * 24}, "3 channels; expected 1"),
-        ({"segmentations": [tfrecord_files.png(np.zeros((SIDE, SIDE), np.uint16))] * 24}, "16 bits per channel"),
-    ],
-)
-def test_a_record_whose_numbers_cannot_be_ends_with_file_and_record(
-    changed: dict, complaint: str, tmp_path: Path
-) -> None:
-    write_movi(tmp_path, {"validation": [movi_video(0, SIDE)]}, shards=1)
-    (file,) = tmp_path.glob("*.tfrecord*")
-    file.write_bytes(framed([movi_record(movi_video(0, SIDE), changed)]))
-    with pytest.raises(DataFilesError, match=rf"movi_a-validation.* \(record at byte 0\).*{complaint}"):
-        clips(MOVi(str(tmp_path), resolution=SIDE), "val", [0])
 
 
 def test_a_video_without_objects_is_read(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from posed_scene_files import ids, opencv, shade, write_clevr3d, write_posed_videos, write_uorf
 
 from slotbench.data.cameras import look_at, pixel_rays, turntable
@@ -163,15 +162,6 @@ def test_own_videos_say_what_is_missing(tmp_path: Path) -> None:
             PosedVideoFolder(str(folder), num_cameras=3).dataset("train")
     with pytest.raises(ValueError, match="axes is 'blender'; expected one of opengl, opencv"):
         PosedVideoFolder(str(folder), num_cameras=3, axes="blender")  # type: ignore[arg-type]
-
-
-def test_images_and_masks_of_other_sizes_are_refused(tmp_path: Path) -> None:
-    folder = write_posed_videos(tmp_path / "set", ("test",), clips=1)
-    data = PosedVideoFolder(str(folder), num_cameras=3)
-    for step in range(4):
-        Image.new("RGB", (8, 8)).save(folder / "test" / "clip0" / "cam_1" / f"{step:03d}.png")
-    with pytest.raises(DataFilesError, match="images of several sizes"):
-        clip(data, "test", 0)
 
 
 def test_baselines_are_there_for_every_set(tmp_path: Path) -> None:

@@ -164,11 +164,6 @@ def test_without_occlusion_nothing_is_ever_hidden() -> None:
     assert not hidden[1].any()
 
 
-def test_sprites_that_find_no_room_are_refused_when_the_set_is_made() -> None:
-    with pytest.raises(ValueError, match=r"found no clip of 12 sprites .* lower num_sprites, base_size"):
-        MovingSprites(num_sprites=12, num_frames=2, eval_frames=2, occlusion=False, birth_probability=1.0)
-
-
 def test_constant_velocity_is_right_but_for_what_appears_later() -> None:
     data = MovingSprites(resolution=32, birth_frames=6, loader=LoaderOptions(val_size=64))
     batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)

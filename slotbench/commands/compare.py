@@ -89,7 +89,8 @@ def main(command: str, arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser("slotbench compare")
     parser.add_argument("sources", nargs="*")
-    for words in ("--metric", "--only", "--by"):
+    parser.add_argument("--metric", "--metrics", nargs="+", action="extend", default=[])
+    for words in ("--only", "--by"):
         parser.add_argument(words, nargs="+", action="extend", default=[])
     parser.add_argument("--select", choices=["last", "best"], default="last")
     parser.add_argument("--format", choices=_FORMATS)

@@ -25,7 +25,9 @@ def choose(points: Sequence[Point], grid: Grid, wanted: Sequence[str]) -> list[P
     for word in wanted:
         key, equals, value = word.partition("=")
         name = ".".join(part for part in key.split(".") if part not in ("class_path", "init_args"))
-        if equals and name in short:
+        if any(word == point.id for point in points):
+            globs.append(word.replace("[", "[[]"))
+        elif equals and name in short:
             values.setdefault(short[name], []).append(value)
         elif equals and not set(key) & set("*?[,"):
             near = did_you_mean(key, short)

@@ -172,6 +172,14 @@ def test_some_points_can_be_chosen(workspace, capsys, only, chosen):
     assert [f"{row['labels']['dim']}-{row['labels']['seed']}" for row in rows] == chosen
 
 
+def test_points_can_be_chosen_by_their_whole_ids(workspace, capsys):
+    stand_in_grid.write_grid(workspace, (1, 2), seeds=2)
+    run(["grid", "show", "widths.yaml", "--json"])
+    ids = [row["id"] for row in json.loads(capsys.readouterr().out)["points"]]
+    run(["grid", "show", "widths.yaml", "--json", "--only", ids[0], "--only", ids[3]])
+    assert [row["id"] for row in json.loads(capsys.readouterr().out)["points"]] == [ids[0], ids[3]]
+
+
 def test_settings_for_all_points_make_a_grid_of_its_own_that_show_remembers(workspace, capsys):
     stand_in_grid.write_grid(workspace, (1,))
     assert run(["grid", "run", "widths.yaml", "--trainer.max_steps", "2"]) == 0

@@ -9,8 +9,10 @@ import contextlib
 import json
 import math
 import os
+import tokenize
 import uuid
 import zipfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
@@ -52,7 +54,11 @@ __all__ = [
 ]
 
 _YamlLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_BAD_ARRAY = (ValueError, TypeError, SyntaxError, OverflowError, EOFError, OSError, KeyError, RuntimeError)
+# what numpy and zipfile raise for files that are damaged
+_BAD_ARRAY = (
+    *(ValueError, TypeError, SyntaxError, ArithmeticError, EOFError, OSError, KeyError, RuntimeError),
+    *(zlib.error, zipfile.BadZipFile, tokenize.TokenError),
+)
 
 T = TypeVar("T")
 
@@ -248,14 +254,14 @@ def read_npz(path: str | Path, names: Collection[str] | None = None) -> dict[str
     with open_file(path) as file, _archive(file, path) as archive:
         try:
             return {name: archive[name] for name in archive.files if names is None or name in names}
-        except (*_BAD_ARRAY, zipfile.BadZipFile) as error:
+        except _BAD_ARRAY as error:
             raise FileError(f"{path} is damaged: {' '.join(str(error).split())[:200]}") from error
 
 
 def _archive(file: IO[bytes], path: str | Path) -> Any:
     try:
         archive = np.load(file, allow_pickle=False)
-    except (*_BAD_ARRAY, zipfile.BadZipFile) as error:
+    except _BAD_ARRAY as error:
         raise FileError(f"{path} is no npz file, or not a whole one: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(archive, np.lib.npyio.NpzFile):
         raise FileError(f"{path} is no npz file")

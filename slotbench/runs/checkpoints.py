@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def verify_checkpoint(path: Path) -> None:
         try:
             with zipfile.ZipFile(file) as archive:
                 broken = archive.testzip()
-        except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
             raise FileError(f"{path} is no checkpoint, or cut off: {error}") from error
     if broken is not None:
         raise FileError(f"{path} is damaged: the checksum of {broken} in it is wrong")

@@ -91,19 +91,6 @@ def test_the_shape_of_a_mask_is_its_centre_and_share() -> None:
     assert torch.allclose(shapes[1, 2], torch.tensor([[1 / 6, 0.5, 1 / 3], [0.5, 0.5, 1 / 3], [5 / 6, 0.5, 1 / 3]]))
 
 
-def test_as_many_clips_as_asked_for_and_no_batch_more() -> None:
-    def batches():
-        yield batch(0)
-        yield batch(1)
-        raise AssertionError("a batch too many")
-
-    done = []
-    clips = collect(Stripes(), batches(), 3, report=done.append)
-    assert len(clips) == 3
-    assert done == [2, 3]
-    assert len(clips.fingerprints) == len(set(clips.fingerprints)) == 3
-
-
 def test_drawn_slots_repeat_and_the_random_state_is_put_back() -> None:
     before = torch.random.get_rng_state()
     first = collect(Stripes(), [batch(0)], 10)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from made_up_clips import SHAPES, World
+from made_up_clips import World
 
 from slotbench.evaluation.probe_clips import Clips
 from slotbench.evaluation.probe_factors import Factor, ProbeError, choose_factors
@@ -57,17 +57,6 @@ def parity(clips: Clips) -> torch.Tensor:
     return (high[..., :1] ^ high[..., 1:]).long()
 
 
-def test_slots_that_know_nothing_score_nothing_when_matched_by_masks() -> None:
-    world = World(clips=300)
-    fit, test = (noise_for(world.clips_of(part)[0], part) for part in (0, 1))
-    report = report_of(fit, test, replace(LINEAR, heads=("linear", "mlp")))
-    for head in ("linear", "mlp"):
-        found = heads_of(report, head)
-        assert found["positions"] <= 0.05
-        assert found["color"] <= 0.05
-        assert abs(found["shape_label"] - 1 / SHAPES) < 0.05
-
-
 def test_matching_by_position_makes_up_a_score_of_its_own_and_the_baseline_shows_it() -> None:
     world = World(clips=300, frames=6)
     fit, test = (noise_for(world.clips_of(part)[0], part) for part in (0, 1))
@@ -116,23 +105,6 @@ def test_invisible_objects_are_neither_fitted_to_nor_scored() -> None:
     assert report.matching["test"]["rows"] == score.scored
 
 
-def test_objects_beyond_the_slots_are_counted() -> None:
-    world = World(objects=3, slots=3)
-    (fit, _), (test, _) = world.clips_of(0), world.clips_of(1)
-    fewer = [replace(c, slots=c.slots[:, :, :2], tables=c.tables[..., :2], shapes=None) for c in (fit, test)]
-    report = report_of(*fewer)
-    assert report.matching["fit"]["objects"] == 180
-    assert report.matching["fit"]["objects_without_slot"] == 60
-    assert report.matching["fit"]["rows_without_slot"] == 240
-    assert report.matching["fit"]["rows"] == 480
-
-
-def test_the_quality_of_the_match_is_the_overlap_with_the_slot_of_the_object() -> None:
-    (fit, _), (test, _) = World().clips_of(0), World().clips_of(1)
-    # 40 pixels of 60 that the slot has, the rest on background
-    assert report_of(fit, test).matching["fit"]["frame_iou"] == pytest.approx(40 / 60)
-
-
 def test_labels_that_say_nothing_are_left_out_by_name() -> None:
     (fit, _), (test, _) = World().clips_of(0), World().clips_of(1)
     for clips in (fit, test):
@@ -177,12 +149,3 @@ def test_matching_needs_what_it_matches_by() -> None:
     fit.labels.pop("positions")
     with pytest.raises(ProbeError, match="none of image_positions and positions"):
         report_of(fit, test, BY_POSITION)
-
-
-def test_results_repeat() -> None:
-    (fit, _), (test, _) = World(clips=12).clips_of(0), World(clips=12).clips_of(1)
-    settings = ProbeSettings(match="position")
-    torch.manual_seed(1)
-    first = report_of(fit, test, settings)
-    torch.manual_seed(2)
-    assert report_of(fit, test, settings) == first

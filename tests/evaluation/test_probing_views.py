@@ -70,12 +70,6 @@ def test_rays_through_the_masks_meet_where_the_objects_are(arguments: dict[str, 
     assert report.matching["test"]["frame_iou"] == 1
 
 
-def test_slots_are_matched_by_position_without_masks() -> None:
-    report = probed(small(), Oracle(), match="position")
-    assert {"mean", "other clips"} <= set(report.scores[0].baselines)
-    assert report.matching["test"]["matched_by"] == "positions"
-
-
 def collected(data: MultiCameraLike) -> tuple[Clips, VideoBatch]:
     batch = to_unit_range(data.dataset("test").clips(list(range(20))))
     return collect(Oracle(), [batch], 20), batch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,7 @@ from slotbench.data.base import LoaderOptions, to_unit_range
 from slotbench.data.maze.kernels import CEILING
 from slotbench.data.maze.maze import PALETTE, Maze
 from slotbench.figures import maze_maps as module
-from slotbench.figures.maze_maps import has_maze, maze_maps
+from slotbench.figures.maze_maps import maze_maps
 from slotbench.figures.sheets import Row
 from slotbench.interfaces import VideoBatch
 
@@ -125,14 +123,3 @@ def test_the_third_map_tells_which_walls_of_the_context_are_painted_right(batch,
         if known == "lately" and seen & shown - late:
             assert row.name == f"clip {clip + 1}, right:\nlong ago 0 %\nlately 100 %"
     assert drawn == {"all": {GREEN, GREY}, "lately": {GREEN, RED, GREY}, "others": {RED, GREY}}[known]
-
-
-def test_a_uniform_grey_is_right_nowhere_or_for_few_walls(batch, rows) -> None:
-    maze_maps(batch, torch.full_like(batch.frames[:, CONTEXT:], 0.55), CONTEXT)
-    shares = [float(share) for row in rows for share in row.name.replace("%", "").split() if share.isdigit()]
-    assert max(shares) < 20
-
-
-def test_data_without_the_log_of_a_maze_have_no_map(batch) -> None:
-    assert has_maze(batch)
-    assert not has_maze(replace(batch, objects={"walls": batch.objects["walls"]}))

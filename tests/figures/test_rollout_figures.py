@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from slotbench.figures.rollouts import rollout_sheet, rollout_video
-from slotbench.figures.sheets import Row, contact_sheet, legend
+from slotbench.figures.sheets import Row, contact_sheet
 from slotbench.interfaces import Decoded
 
 BAND, KEY, LOOKING, ALONE = 14, 36, (240, 190, 60), (70, 70, 70)
@@ -31,29 +31,6 @@ def test_truth_prediction_and_both_stand_side_by_side() -> None:
         assert np.array_equal(left, bytes_[time][..., None].repeat(3, -1))
         assert np.array_equal(middle, answer[..., None].repeat(3, -1))
         assert np.array_equal(right, np.stack([answer, bytes_[time], np.zeros_like(answer)], -1))
-
-
-def test_the_border_tells_when_the_model_is_on_its_own() -> None:
-    video = rollout_video(torch.zeros(4, 1, 64, 64), torch.zeros(1, 1, 64, 64))
-    for time, colour in enumerate([LOOKING, LOOKING, LOOKING, ALONE]):
-        for column in (0, 65, 130, 195):
-            assert (video[time, BAND:-KEY, column] == colour).all()
-        assert (video[time, [BAND, -1 - KEY]] == colour).all()
-
-
-def test_small_frames_are_enlarged_until_the_names_fit() -> None:
-    frames = torch.rand(2, 3, 10, 12)
-    video = rollout_video(frames, frames[1:])
-    left = panels(video[1], 72, 60)[0]
-    expected = (frames[1] * 255).round().byte().permute(1, 2, 0).numpy()
-    assert np.array_equal(left, expected.repeat(6, 0).repeat(6, 1))
-    assert (video[:, :BAND] == video[:1, :BAND]).all()
-    for start in (1, 74, 147):
-        third = video[0, :BAND, start : start + 72]
-        assert third.max() == 230
-        # names do not run into the neighbour's, and the edges of the letters are sharp
-        assert (third[:, [0, -1]] == 0).all()
-        assert set(np.unique(third)) == {0, 230}
 
 
 def test_more_predicted_than_true_frames_are_refused() -> None:
@@ -92,12 +69,3 @@ def test_a_sheet_of_roll_outs_has_a_legend_below_unchanged_pictures() -> None:
     truth = (frames[0, 3, 0] * 255).round().byte().numpy()
     left, top = 66 + 6 + 96 + 6, 18 + 3
     assert np.array_equal(sheet[top : top + 96, left : left + 96, 0], truth.repeat(6, 0).repeat(6, 1))
-
-
-def test_a_legend_breaks_what_is_too_long_for_a_line() -> None:
-    entries = [((1, 2, 3), "one two three four"), (None, "five six")]
-    wide, narrow = (legend(entries, width, (0, 0, 0), (255, 255, 255)) for width in (400, 70))
-    assert wide.shape == (18, 400, 3)
-    assert narrow.shape[1] == 70
-    assert len(narrow) > 2 * len(wide)
-    assert not narrow[:, -2:].any()

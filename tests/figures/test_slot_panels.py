@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slotbench.figures.painting import SLOT_COLOURS, match_slots, paint_objects, paint_slots_over
-from slotbench.figures.sheets import Row, contact_sheet
 from slotbench.figures.slot_panels import slot_panel, slot_video
 from slotbench.metrics.contingency import contingency
 from slotbench.metrics.segmentation import matched_iou, pairwise_iou
@@ -50,13 +49,6 @@ def bar_colours(sheet, rows, columns, cell):
 
 def tinted(slot, grey):
     return 0.6 * SLOT_COLOURS[slot].astype(float) + 0.4 * grey
-
-
-def test_the_24_colours_are_all_different_and_the_first_twelve_have_stayed():
-    assert SLOT_COLOURS.shape == (24, 3)
-    assert SLOT_COLOURS[[0, 4, 11]].tolist() == [[230, 85, 60], [150, 100, 200], [110, 160, 130]]
-    distance = np.abs(SLOT_COLOURS[:, None].astype(int) - SLOT_COLOURS).sum(-1) + 999 * np.eye(24)
-    assert distance.min() >= 50
 
 
 def test_a_panel_has_the_rows_that_it_says():
@@ -100,15 +92,6 @@ def test_what_is_absent_has_no_row_and_without_components_the_frame_is_seen_thro
     assert (rows[2][0][48:] == 217).all()
 
 
-def test_grey_frames_and_pictures_out_of_range_can_be_shown():
-    frames, masks = torch.full((2, 1, 32, 32), 0.2), quadrants(2)
-    components = torch.stack([torch.full((2, 1, 32, 32), value) for value in (-3.0, 0.0, 1.0, 5.0)], 1)
-    rows = cells(slot_panel(frames, frames, masks, components), 7, 2, (96, 96))
-    assert (rows[0][0] == 51).all()
-    shown = [rows[3 + slot][0][y, x, 0] for slot, (y, x) in enumerate([(20, 20), (20, 70), (70, 70), (70, 20)])]
-    assert shown == [0, 0, 255, 255]
-
-
 @pytest.mark.parametrize(("time", "shown"), [(1, 1), (8, 8), (9, 8), (24, 8)])
 def test_long_clips_are_thinned_out_evenly_from_first_to_last(time, shown):
     frames = torch.linspace(0, 1, time)[:, None, None, None].expand(time, 3, 32, 32)
@@ -117,37 +100,6 @@ def test_long_clips_are_thinned_out_evenly_from_first_to_last(time, shown):
     assert values[0] == 0
     assert values[-1] == (255 if time > 1 else 0)
     assert shown < 3 or max(np.diff(values)) - min(np.diff(values)) <= 1.1 * 255 / (time - 1)
-
-
-@pytest.mark.parametrize(
-    ("height", "width", "shown"),
-    [(32, 32, (96, 96)), (64, 64, (128, 128)), (128, 128, (128, 128)), (224, 224, (128, 128)), (20, 40, (60, 120))],
-)
-def test_small_frames_are_enlarged_by_whole_pixels_and_large_ones_shrunk(height, width, shown):
-    frames = torch.rand(2, 3, height, width)
-    masks = torch.full((2, 2, height, width), 0.5)
-    sheet = slot_panel(frames, None, masks)
-    picture = cells(sheet, 4, 2, shown)[0][0]
-    assert sheet.shape[0] == LABEL + 4 * (shown[0] + GAP) + GAP
-    if shown[0] >= height:
-        factor = shown[0] // height
-        expected = (frames[0] * 255).round().byte().permute(1, 2, 0).numpy().repeat(factor, 0).repeat(factor, 1)
-        assert np.array_equal(picture, expected)
-    else:  # noise is averaged, not picked from
-        assert picture.std() < 0.8 * 255 * frames.std().item()
-
-
-def test_24_slots_are_shown_smaller_each_in_a_colour_of_its_own():
-    sheet = slot_panel(torch.rand(2, 3, 32, 32), None, quadrants(2, slots=24, first=20))
-    bars = bar_colours(sheet, 26, 2, (64, 64))
-    assert bars[2:] == SLOT_COLOURS.tolist()
-    overlay = cells(sheet, 26, 2, (64, 64))[1][0].astype(float)
-    assert np.abs(overlay[10, 10] - 0.6 * SLOT_COLOURS[20]).max() <= 0.4 * 255 + 1
-
-
-def test_more_slots_than_colours_start_again():
-    painted = paint_slots_over(torch.zeros(3, 32, 32), torch.full((32, 32), 25), (32, 32))
-    np.testing.assert_allclose(painted[5, 5], 0.6 * SLOT_COLOURS[1].astype(float), **CLOSE)
 
 
 def test_slots_are_outlined_and_lose_the_frames_own_colour():
@@ -176,14 +128,6 @@ def test_match_is_over_the_whole_clip_and_one_to_one():
     labels[0, :, 8:] = 3  # in the first frame the slot of 70 has both; over the clip it is more of 70's
     labels[1, :, 8:] = 1
     assert match_slots(labels, true, 4) == {70: 3, 5: 1}
-
-
-def test_objects_beyond_the_slots_or_untouched_by_them_have_none():
-    true = torch.arange(4).repeat_interleave(3)[None, None]
-    assert match_slots(torch.zeros_like(true), true, 1).keys() <= {1, 2, 3}
-    assert len(match_slots(torch.zeros_like(true), true, 1)) == 1
-    assert len(match_slots(torch.zeros_like(true), true, 7)) == 1
-    assert match_slots(torch.zeros_like(true), torch.zeros_like(true), 7) == {}
 
 
 @settings(max_examples=25)
@@ -218,22 +162,3 @@ def test_a_video_has_its_panels_side_by_side():
             assert panels[3][t, y, x].tolist() == expected
     names = video[0, :14]
     assert all((names[:, 129 * i : 129 * (i + 1)] == 230).any() for i in range(4))
-
-
-def test_a_video_without_truth_or_reconstruction_has_fewer_panels():
-    frames = torch.rand(2, 1, 224, 224)
-    assert slot_video(frames, frames, quadrants(2, 224)).shape == (2, 160 + 16, 3 * 161 + 1, 3)
-    assert slot_video(frames, None, quadrants(2, 224)).shape == (2, 160 + 16, 2 * 161 + 1, 3)
-
-
-def test_long_row_labels_widen_the_margin_and_bars_stand_beside_their_rows():
-    picture = np.zeros((10, 10, 3), np.uint8)
-    bare, plain, wide = (
-        contact_sheet([Row(name, [picture])], ["a"]) for name in ("", "short", "a label that needs more room\nand more")
-    )
-    barred = contact_sheet([Row("x", [picture]), Row("y", [picture], (1, 2, 3))], ["a"], (20, 30))
-    assert bare.shape[1] == 96 + 2 * GAP
-    assert wide.shape[1] > plain.shape[1]
-    assert wide.shape[0] == plain.shape[0]
-    assert barred.shape[0] == LABEL + 2 * (20 + GAP) + GAP
-    assert (barred == [1, 2, 3]).all(-1).any(1).sum() == 20

@@ -68,13 +68,7 @@ def find_clips(path: Path, what: str) -> dict[str, Path]:
 def matched(
     masks: Mapping[str, Path], truth: Mapping[str, Path], allow_missing: bool = False
 ) -> dict[str, tuple[Path, Path]]:
-    """Pairs of masks and truth by name: that of the file, or of the video that an npz names.
-
-    Args:
-        masks: by name.
-        truth: by name.
-        allow_missing: score the clips that both sides have, though one has more.
-    """
+    """Pairs of masks and truth by name: that of the file, or of the video that an npz names."""
     if len(masks) == len(truth) == 1:
         return {next(iter(truth)): (*masks.values(), *truth.values())}  # type: ignore[dict-item]
     videos = {name: name if name in truth else _video_of(path) for name, path in masks.items()}

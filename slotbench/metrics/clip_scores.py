@@ -74,11 +74,6 @@ def score_clip(
     Where several cameras see the clip, `video` and `frame` are of one camera each, and there are two scopes more, per
     `step` and per `scene` (all cameras at one time, or at all times of the clip or of a window). Objects are tracked in
     each camera by itself, and the counts of all cameras are added.
-
-    Args:
-        tables: pixels by frame, true id and slot.
-        true_ids: the ids that the rows stand for.
-        rules: in force; the frames have been chosen.
     """
     return score_clips(tables[None], true_ids, rules)[0]
 
@@ -86,14 +81,7 @@ def score_clip(
 def score_clips(
     tables: Integer[Tensor, "clips time *views true predicted"], true_ids: Integer[np.ndarray, " rows"], rules: Rules
 ) -> list[ClipScores]:
-    """The same for clips of one length at once, which costs less than one after the other.
-
-    Args:
-        tables: pixels by clip, frame, true id and slot, on any device; ids and slots of another clip may have rows and
-            columns of zeros.
-        true_ids: the ids that the rows stand for, in all clips.
-        rules: in force; the frames have been chosen.
-    """
+    """The same for clips of one length at once, which costs less than one after the other."""
     tables = tables.cpu()
     clips = [ClipScores() for _ in tables]
     window = rules.window or tables.shape[1]

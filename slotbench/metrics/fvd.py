@@ -54,11 +54,6 @@ def embed_videos(
     """What `network` makes of each video: resized bilinearly without antialiasing, grey repeated, in [-1, 1].
 
     Computed without autocast, one video at a time: at 224 x 224 a frame takes 600 kB before the first layer.
-
-    Args:
-        videos: in [0, 1] or of bytes, of one channel or three.
-        network: an embedding of videos in [-1, 1].
-        side: height and width that the videos are resized to, pixels.
     """
     channels = videos.shape[2]
     if channels not in (1, 3):

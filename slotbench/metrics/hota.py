@@ -78,11 +78,6 @@ def hota_counts(
     in the whole clip: the sum over frames of their IoU, as a share of all IoUs that either has there, divided by the
     frames of both less that sum.
 
-    Args:
-        objects: whether an object is there.
-        slots: whether a slot is there.
-        iou: of each pair.
-
     Example:
         >>> there, iou = np.ones((4, 1), bool), np.ones((4, 1, 2)) * [[[1, 0]], [[1, 0]], [[0, 1]], [[0, 1]]]
         >>> counts = hota_counts(there, iou[:, 0] > 0, iou)  # slot 0 has the object for two frames, then slot 1

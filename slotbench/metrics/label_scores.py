@@ -33,11 +33,6 @@ def ranks_of(
     The draw depends on the clip alone, by its number in the split, so that it is the same for any batches. CATER's own
     script sorts, which favours some classes where logits tie.
 
-    Args:
-        logits: of the classes.
-        labels: the right ones.
-        index: numbers of the clips.
-
     Example:
         >>> ranks_of(torch.tensor([[0.1, 0.7, 0.2]]), torch.tensor([2]), torch.tensor([0]))
         tensor([1])

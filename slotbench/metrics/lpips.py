@@ -33,11 +33,6 @@ def feature_distance(
 ) -> Float[Tensor, " frames"]:
     """Weighted squared distance of features that have unit length at every position, mean over positions, summed.
 
-    Args:
-        first: feature maps of some frames, layer by layer.
-        second: those of the frames to compare with.
-        heads: the weights of a layer's channels.
-
     Example:
         >>> one, two = torch.tensor([3.0, 0.0]).view(1, 2, 1, 1), torch.tensor([0.0, 7.0]).view(1, 2, 1, 1)
         >>> feature_distance([one], [two], [torch.tensor([0.25, 0.5])])

@@ -47,13 +47,7 @@ class Score:
         return MetricInfo(self.name, self.label, self.higher_is_better, masks=masks if masks in MASKS else "")
 
     def headline(self, stage: Stage, references: Mapping[Reference, float], pseudo_masks: bool = False) -> Headline:
-        """The headline of a stage.
-
-        Args:
-            stage: that was evaluated last.
-            references: its baselines and oracles.
-            pseudo_masks: whether the masks that it scores against are pseudo masks; the label then ends in that.
-        """
+        """The headline of a stage."""
         label = self.label
         if pseudo_masks and self.of_masks:
             label += " (against pseudo masks)"

@@ -169,12 +169,6 @@ class SegmentationMetric(RegisteredMetric, Metric):
 
     A sample without a valid pixel is left out, as is one whose score is undefined.
 
-    Args:
-        scope: which pixels make up one sample. "video", the default and what papers on videos report: all frames of one
-            camera. "frame": one frame of one camera, blind to a slot that changes its object in time. With several
-            cameras there are also "step", all cameras at one time, and "scene", all cameras at all times; with one
-            camera these are "frame" and "video".
-
     Attributes:
         headline: label of the decoder's masks per video in the final report; empty for no headline.
     """

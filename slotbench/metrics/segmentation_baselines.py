@@ -77,11 +77,6 @@ def stripe_labels(frames: Frames, num_slots: int) -> Labels:
 def grid_labels(frames: Frames, rows: int, cols: int) -> Labels:
     """Rectangles in row-major order, equally large up to a pixel, the same in every frame.
 
-    Args:
-        frames: whatever they show; only their size counts.
-        rows: rectangles from top to bottom.
-        cols: rectangles from left to right.
-
     Example:
         >>> grid_labels(torch.zeros(1, 1, 3, 2, 5), rows=2, cols=2)[0, 0]
         tensor([[0, 0, 0, 1, 1],
@@ -119,11 +114,6 @@ def kmeans_labels(frames: Frames, num_slots: int, position_weight: float) -> Lab
     Clips of more than 16,384 pixels are clustered by as many of them, and every pixel then goes to the nearest centre.
 
     Source: Arthur & Vassilvitskii, "k-means++: the advantages of careful seeding", 2007.
-
-    Args:
-        frames: in [0, 1].
-        num_slots: clusters; fewer where a clip has fewer colours.
-        position_weight: 0 for colour alone.
     """
     batch, time, _, height, width = frames.shape
     labels = [
@@ -136,11 +126,6 @@ def kmeans_stream_labels(frames: Frames, num_slots: int, position_weight: float)
     """The same frame by frame, each clustered from the centres of the one before, so that a cluster follows its pixels.
 
     No frame sees a later one, and a cluster that loses its last pixel stays where it was until it wins one again.
-
-    Args:
-        frames: in [0, 1].
-        num_slots: clusters; fewer where the first frame has fewer colours.
-        position_weight: 0 for colour alone.
     """
     batch, time, _, height, width = frames.shape
     labels = []

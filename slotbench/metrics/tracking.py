@@ -200,12 +200,6 @@ def track(table: Table, rule: TrackingRule = TrackingRule(), no_track: int | Non
     objects and slots that are left are matched one to one, as many as possible, and among these ways the one with the
     largest sum of IoUs (Hungarian).
 
-    Args:
-        table: pixels by frame, true id and slot, the true background in row 0; an id is the same object, and a slot the
-            same, in all frames.
-        rule: thresholds.
-        no_track: the column of pixels that belong to no slot; None where every column is a slot.
-
     Example:
         >>> one, other = [[90, 0, 0], [0, 10, 0]], [[90, 0, 0], [0, 0, 10]]  # slot 1 has the object, then slot 2
         >>> counts = track(np.array([one, one, other]))

@@ -32,11 +32,6 @@ def foreground_psnr(
 ) -> Float[Tensor, " images"]:
     """PSNR of the pixels of objects, in decibels for a peak of 1, of each image that has any; at most `MAX_PSNR`.
 
-    Args:
-        predicted: images in [0, 1].
-        true: images in [0, 1].
-        masks: ids of instances, 0 = background.
-
     Example:
         >>> import torch
         >>> masks = torch.tensor([[[0, 1]], [[0, 0]]])

@@ -47,13 +47,7 @@ class DepthErrors(Metric):
     def update(
         self, predicted: Float[Tensor, "*shape"], true: Float[Tensor, "*shape"], counted: Bool[Tensor, "*shape"]
     ) -> None:
-        """Adds pixels.
-
-        Args:
-            predicted: depth above 0 where counted.
-            true: depth above 0 where counted; anything elsewhere.
-            counted: the pixels that are scored.
-        """
+        """Adds pixels."""
         p, d = (values.detach()[counted].double() for values in (predicted, true))
         terms = ((p - d).abs() / d, (p - d).square(), (p.log() - d.log()).square())
         self.sums += torch.stack([term.sum() for term in terms])

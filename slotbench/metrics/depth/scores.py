@@ -47,13 +47,7 @@ class DepthScores(DiscoveryScores):
         true: Depth,
         counted: Counted,
     ) -> None:
-        """Adds what baselines predict of the same clips, unless they have been scored.
-
-        Args:
-            baselines: name -> group of pixels -> depth, which is broadcast over the clips.
-            true: depth.
-            counted: the pixels of each group.
-        """
+        """Adds what baselines predict of the same clips, unless they have been scored."""
         if self.wants_references and self.baseline_clips:
             for name, predicted in baselines.items():
                 self._add(f"/{name}", predicted, true, counted)

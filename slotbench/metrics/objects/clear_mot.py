@@ -24,11 +24,6 @@ def track_labels(
     """The slot with the largest share of each pixel, from 1; 0 where no mask covers it or the frame is dark.
 
     A model without a slot for the background gives dark pixels to some slot all the same, which is no track.
-
-    Args:
-        masks: shares of the pixels.
-        frames: what is painted, in [0, 1]; without them every pixel belongs to a slot.
-        dark: values up to this are dark.
     """
     slots = masks.shape[-3]
     labels = (masks_to_labels(masks).long() + 1) % (slots + 1)

@@ -19,11 +19,6 @@ def cell_utilisation(
 ) -> Float[Tensor, "batch time cells"]:
     """Sum of the absolute derivatives of the sum of all pixels of a frame with respect to each cell's state.
 
-    Args:
-        paint: frames from the states of the cells, each step by itself.
-        slots: the states.
-        normalise: divides by the sum over cells, where that is not zero.
-
     Example:
         >>> cell_utilisation(lambda slots: (slots * torch.tensor([[1.0], [-3.0]])).sum(-1), torch.ones(1, 1, 2, 1))
         tensor([[[0.2500, 0.7500]]])

@@ -116,20 +116,18 @@ def _machine(runs: Path) -> Iterator[Finding]:
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = torch.get_num_threads()
-    text = f"{threads} of torch on {cores} cores"
-    yield Finding("threads", "note" if threads > cores else "ok", text + (": --threads N" if threads > cores else ""))
+    yield Finding("threads", "note" if threads > cores else "ok", f"{threads} of torch on {cores} cores (--threads N)")
     for name, folder in (("runs", runs), ("cache", cache_home()), ("temporary", Path(tempfile.gettempdir()))):
         there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
         free = shutil.disk_usage(there).free
-        if not os.access(there, os.W_OK):
-            yield Finding(name, "broken", f"{folder} cannot be written")
-        else:
-            yield Finding(name, "note" if free < _LITTLE_DISK else "ok", f"{free / 2**30:.1f} GiB free at {folder}")
+        state = "note" if free < _LITTLE_DISK else "ok"
+        writable = os.access(there, os.W_OK)
+        text = f"{free / 2**30:.1f} GiB free at {folder}" if writable else f"{folder} cannot be written"
+        yield Finding(name, state if writable else "broken", text)
     if (shared := Path("/dev/shm")).is_dir():
         size = shutil.disk_usage(shared).total
-        text = f"{size / 2**30:.1f} GiB in {shared}, for batches of workers"
-        small = size < _LITTLE_SHARED
-        yield Finding("shared memory", "note" if small else "ok", text + (": docker --shm-size 8g" if small else ""))
+        text = f"{size / 2**30:.1f} GiB in {shared}, for batches of workers (docker run --shm-size 8g)"
+        yield Finding("shared memory", "note" if size < _LITTLE_SHARED else "ok", text)
 
 
 def _devices(runs: Path) -> Iterator[Finding]:
@@ -149,18 +147,14 @@ def _devices(runs: Path) -> Iterator[Finding]:
 def _tools(runs: Path) -> Iterator[Finding]:
     from slotbench.runs.wandb_compat import is_set_off, is_set_offline, login_problem
 
-    if is_set_off():
-        yield Finding("wandb", "note", "disabled by WANDB_MODE or `wandb disabled`")
-    elif is_set_offline():
-        yield Finding("wandb", "ok", "offline; `wandb sync` sends runs later")
-    else:
-        problem = login_problem()
-        yield Finding("wandb", "note" if problem else "ok", f"{problem}: wandb login" if problem else "logged in")
+    offline = is_set_offline() or is_set_off()
+    problem = None if offline else login_problem()
+    yield Finding("wandb", "note" if problem else "ok", f"{problem}: wandb login" if problem else "ready")
     sbatch = shutil.which("sbatch")
     yield Finding("slurm", "ok" if sbatch else "note", sbatch or "no sbatch here; --engine local needs none")
-    for name, package, use in (("submitit", "submitit", "--engine slurm"), ("ray", "ray", "--engine ray")):
+    for package, use in (("submitit", "--engine slurm"), ("ray", "--engine ray"), ("av", "movies")):
         there = importlib.util.find_spec(package) is not None
-        yield Finding(name, "ok" if there else "note", use if there else f"pip install {package}, for {use}")
+        yield Finding(package, "ok" if there else "note", use if there else f"pip install {package}, for {use}")
 
 
 GROUPS = {

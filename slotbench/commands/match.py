@@ -57,7 +57,7 @@ def main(command: str, arguments: list[str]) -> int:
             counts = Model(like).counts()
         except RefusedError as error:
             raise UserError(str(error)) from error
-        budget = Budget(counts.of(given.part), given.part, given.tolerance, f", as {given.like} has ({counts.terms})")
+        budget = Budget(budget.of(counts), given.part, given.tolerance, f", as {given.like} has ({counts.terms})")
     matches = []
     for core, model in models.items():
         settings = [

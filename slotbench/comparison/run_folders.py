@@ -47,7 +47,7 @@ def read_run_folder(path: Path) -> Run:
     if result is not None:
         state = "diverged" if "diverged" in (result.get("state"), state) else "finished"
     elif state in ("starting", "running"):
-        state = RunFolder(path).standing.state
+        state = RunFolder(path).state
     known = {**record, **(result or {})}
     settings = flat_settings(read_yaml(path / "config.yaml") or {}) if (path / "config.yaml").is_file() else {}
     # the run that a point of a chain starts from is another one for each point

@@ -15,18 +15,16 @@ def choose(points: Sequence[Point], grid: Grid, wanted: Sequence[str]) -> list[P
     """The points that `--only` asks for: a pattern of the id, or KEY=VALUE.
 
     Patterns are alternatives, and so are values of one key; different keys must all hold.
-
-    Raises:
-        UserError: no point matches.
     """
     globs: list[str] = []
     values: dict[str, list[str]] = {}
     short = {whole: key for key, whole in grid.keys.items()} | {key: key for key in grid.keys}
+    ids = {point.id for point in points}
     for word in wanted:
         key, equals, value = word.partition("=")
         name = ".".join(part for part in key.split(".") if part not in ("class_path", "init_args"))
-        if any(word == point.id for point in points):
-            globs.append(word.replace("[", "[[]"))
+        if word in ids:
+            globs.append(word)
         elif equals and name in short:
             values.setdefault(short[name], []).append(value)
         elif equals and not set(key) & set("*?[,"):
@@ -51,11 +49,7 @@ def choose(points: Sequence[Point], grid: Grid, wanted: Sequence[str]) -> list[P
 
 
 def find_point(grid: Grid, given: str) -> Point:
-    """The point with a number, from 1, or with the beginning of an id or hash.
-
-    Raises:
-        UserError: there is none, or more than one.
-    """
+    """The point with a number, from 1, or with the beginning of an id or hash."""
     if given.isdecimal() and 1 <= int(given) <= len(grid.points):
         return grid.points[int(given) - 1]
     exact = [point for point in grid.points if given in (point.id, point.name)]

@@ -3,54 +3,18 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from slotbench.grids.engines import Engine, Job, Outcome, TimeLimit
 from slotbench.grids.expansion import Point
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.ledger import RESUMABLE, State, state_after
+from slotbench.grids.progress import Display, Progress
 
-__all__ = ["Driver", "Listener", "Progress"]
+__all__ = ["Driver"]
 
 _LOOK = 0.5
 """Seconds between two looks at the files of what runs elsewhere, and between two ticks of the listener."""
-
-
-@dataclass
-class Progress:
-    """The states of the points, as the driver knows them.
-
-    Attributes:
-        states: of every point, by its id.
-        began: when the running ones were started by this driver (monotonic clock).
-        out_of_time: whether the limit has ended the run with points left.
-    """
-
-    states: dict[str, State]
-    began: dict[str, float] = field(default_factory=dict)
-    out_of_time: bool = False
-
-    def count(self, *states: State) -> int:
-        """How many points are in one of these states."""
-        return sum(state in states for state in self.states.values())
-
-
-class Listener(ABC):
-    """The interface of what a driver notifies of its points."""
-
-    @abstractmethod
-    def began(self, point: Point, where: str) -> None:
-        """A point has begun."""
-
-    @abstractmethod
-    def ended(self, point: Point, state: State, outcome: Outcome, seconds: float | None) -> None:
-        """A point has ended, well or not, so many seconds after it began."""
-
-    @abstractmethod
-    def tick(self, progress: Progress) -> None:
-        """Some time has passed."""
 
 
 class Driver:
@@ -63,7 +27,7 @@ class Driver:
         limit: of the engine's jobs, at which the run ends.
     """
 
-    def __init__(self, folder: GridFolder, engine: Engine, listener: Listener, limit: TimeLimit | None = None) -> None:
+    def __init__(self, folder: GridFolder, engine: Engine, listener: Display, limit: TimeLimit | None = None) -> None:
         self._folder, self._engine, self._listener = folder, engine, listener
         self._limit = limit or TimeLimit()
         self._points: dict[str, Point] = {}
@@ -81,10 +45,6 @@ class Driver:
             points: all that are wanted, done ones too.
             jobs: of those that are to be started if they do not run already; their folders exist.
             states: of the points, as they are now.
-
-        Raises:
-            EngineError: the engine cannot work here.
-            KeyboardInterrupt: the jobs have been asked to stop, and have stopped or are saving.
         """
         self._points, self._jobs = {point.id: point for point in points}, {job.id: job for job in jobs}
         self.progress = Progress({point.id: states[point.id] for point in points})

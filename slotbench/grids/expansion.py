@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.errors import UserError, lines
 from slotbench.grids.grid_file import (
     CONFIG,
     SEED,
@@ -42,7 +42,7 @@ class Point:
     Attributes:
         id: name of its folder: what distinguishes it, and a hash of all that decides the run.
         settings: everything that is laid over the base, by key as on the command line; `config` is a file.
-        labels: what distinguishes it, by the shortest keys that say which, in the order of the grid file.
+        labels: what distinguishes it, by short keys.
         arguments: the command line of `fit`, without where the run is recorded.
         fingerprint: the whole hash.
         alternatives: which value of which axis it has, seeds aside.
@@ -72,11 +72,11 @@ class Grid:
     Attributes:
         name: of the folder that holds its runs.
         file: the grid file.
-        points: in the order in which they are run: all of one seed before any of the next. With a protocol those that
-            choose; `slotbench.grids.protocol.staged` adds those that follow from what they have come to.
-        keys: short keys of what varies, in the order of the file, with the whole keys.
+        points: in the order in which they are run; with a protocol those that choose, to which
+            `slotbench.grids.protocol.staged` adds those that follow.
+        keys: short keys of what varies, with the whole keys.
         extra: arguments given over the file's settings, for all points.
-        candidates: every point that there may be: `points`, and with a protocol those of every value and seed.
+        candidates: every point that there may be.
     """
 
     name: str
@@ -104,9 +104,6 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
         file: what the grid file says.
         name: of the grid; that of the file if None.
         extra: settings for all points over those of the file; `config` is a file, relative to where we are.
-
-    Raises:
-        UserError: no points, the same point twice, an exclusion that excludes nothing, or a setting that is an axis.
     """
     extra = dict(extra or {})
     if axes := [key for key in extra if key in file.varied and key != CONFIG]:
@@ -114,19 +111,20 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
     short, protocol = short_keys(file.varied), file.protocol
     shown = {_LIST: "label"} if any(entry.label for entry in file.list) else {}
     keys = {short[key]: key for key in file.varied if not (shown and key in file.listed)} | shown | {"seed": SEED}
-    exclusions = [_Exclusion(file, entry, keys) for entry in file.exclude]
+    used: set[int] = set()
     make = _PointMaker(file, extra, keys)
     points: list[Point] = []
     seeds = (*(protocol.seeds if protocol else ()), *file.seeds)
     for seed, choices in itertools.product(seeds, itertools.product(*_axes(file, short))):
         labels = {key: text for choice in choices for key, text in choice.labels.items()} | {"seed": str(seed)}
         chosen = {key: value for choice in choices for key, value in choice.settings.items()}
-        # each is asked, so that each knows whether it has excluded anything
-        excluded = [exclusion.matches({**chosen, SEED: seed}, labels) for exclusion in exclusions]
+        all_settings = {**file.settings, **chosen, SEED: seed}
+        excluded = {place for place, entry in enumerate(file.exclude) if _is_excluded(entry, all_settings, labels)}
+        used |= excluded
         elsewhere = protocol is not None and seed in protocol.seeds and not _chooses(protocol.at, chosen)
-        if not any(excluded) and not elsewhere:
+        if not excluded and not elsewhere:
             points.append(make(choices, chosen, labels, seed))
-    if idle := [exclusion.entry for exclusion in exclusions if not exclusion.used]:
+    if idle := [entry for place, entry in enumerate(file.exclude) if place not in used]:
         raise UserError(f"{file.path}: an entry of exclude excludes nothing: {canonical(idle[0])}")
     if not points:
         raise UserError(f"{file.path}: exclude leaves no point")
@@ -264,27 +262,14 @@ def _labels(key: str, values: Sequence[Any]) -> list[str]:
     ]
 
 
-class _Exclusion:
-    """One entry of `exclude`, and whether it has excluded anything."""
-
-    def __init__(self, file: GridFile, entry: Mapping[str, Any], keys: Mapping[str, str]) -> None:
-        self.entry, self.used = entry, False
-        short = {whole: end for end, whole in keys.items()}
-        self._wanted: list[tuple[str, str, Any]] = []
-        for given, value in entry.items():
-            name = ".".join(part for part in given.split(".") if part not in ("class_path", "init_args"))
-            if name not in {*keys, *short, *file.listed}:
-                near = did_you_mean(name, [*keys, *short])
-                raise UserError(f"{file.path}, exclude: {given} does not vary{near}; what does: {listing(short)}")
-            self._wanted.append((keys.get(name, name), name if name in keys else short.get(name, ""), value))
-
-    def matches(self, settings: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-        for key, short, value in self._wanted:
-            by_value = key in settings and canonical(settings[key]) == canonical(value)
-            if not by_value and labels.get(short) != (value if isinstance(value, str) else as_label(value)):
-                return False
-        self.used = True
-        return True
+def _is_excluded(entry: Mapping[str, Any], settings: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a point has all that an entry of `exclude` names, by value or label, by the whole key or its ending."""
+    for given, value in entry.items():
+        name = ".".join(part for part in given.split(".") if part not in ("class_path", "init_args"))
+        values = [canonical(one) for key, one in settings.items() if f".{key}".endswith(f".{name}")]
+        if canonical(value) not in values and labels.get(name) != as_label(value):
+            return False
+    return True
 
 
 def _name(labels: Mapping[str, str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -13,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from slotbench.errors import FileError, UserError, did_you_mean, lines, listing
-from slotbench.io import parse_yaml, read_text, read_yaml
+from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.io import parse_yaml, read_text
 from slotbench.metric_info import direction_by_words
 
 __all__ = [
@@ -48,13 +47,7 @@ class Protocol(
 ):
     """A setting that is chosen for each variant by runs of every value, on seeds that are not reported.
 
-    Attributes:
-        key: the setting that is chosen.
-        candidates: its values.
-        choosing: the seed, or the seeds, of the runs that choose.
-        metric: the score that chooses, its mean over several seeds.
-        higher_is_better: where the name of the score does not say it.
-        at: one value of some axes, at which the setting is chosen for all of their values.
+    `metric` chooses, by its mean over the seeds; `at` has one value of some axes, which chooses for their others.
     """
 
     key: str = "model.optimizer.lr"
@@ -98,20 +91,7 @@ class Alternative:
 class GridFile:
     """The content of a grid file. Keys are as on the command line, without `class_path` and `init_args`.
 
-    Attributes:
-        path: the file.
-        text: its text.
-        base: the files that describe the experiment, in the order in which they are laid over one another.
-        settings: over the base, for all points.
-        product: axes of which every combination is a point.
-        zip: axes that vary together.
-        list: alternatives written out.
-        exclude: combinations that are left out.
-        seeds: of every point.
-        metrics: names of the metrics that the comparison shows; the first one sorts.
-        protocol: what is chosen for every variant first; None if nothing is.
-        init_from: the grid from whose trained points these start; None if each starts on its own.
-        folder: name of the folder of its runs.
+    `folder` is the name of the folder of its runs, `init_from` the grid from whose trained points these start.
     """
 
     path: Path
@@ -140,24 +120,12 @@ class GridFile:
 
 
 def read_grid_file(path: Path) -> GridFile:
-    """Reads a grid file.
-
-    Raises:
-        UserError: it is not there, not a grid, or says something that cannot be.
-    """
-    if not path.is_file():
-        there = [str(file) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-        raise UserError(f"no grid file {path}{did_you_mean(str(path), there)}")
+    """Reads a grid file."""
+    _check_there(path)
     text = read_text(path)
     content = parse_yaml(text, path)
     if isinstance(content, dict) and "base" not in content and any(part in content for part in _PARTS):
-        raise UserError(
-            lines(
-                f"{path} is an experiment, not a grid",
-                expected=f"a file that says `base: {path.name}` and what varies",
-                **{"to train it": f"slotbench fit --config {path}"},
-            )
-        )
+        raise UserError(f"{path} is an experiment, not a grid: slotbench fit --config {path}")
     try:
         written = msgspec.convert(content, _Written)
     except msgspec.ValidationError as error:
@@ -165,6 +133,12 @@ def read_grid_file(path: Path) -> GridFile:
         fields = [field.encode_name for kind in (_Written, Protocol) for field in msgspec.structs.fields(kind)]
         raise UserError(f"{path}: {error}{did_you_mean(unknown[1], fields, 0.5) if unknown else ''}") from error
     return _Reader(path).grid(written, text)
+
+
+def _check_there(path: Path) -> None:
+    if not path.is_file():
+        there = [str(file) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+        raise UserError(f"no file {path}{did_you_mean(str(path), there)}")
 
 
 class _Reader:
@@ -201,8 +175,6 @@ class _Reader:
             init_from=self.overlay(written.start) if written.start else None,
             folder=written.name or self.path.stem,
         )
-        if not re.fullmatch(r"\w[\w+-]*", file.folder):
-            raise self.fail(f"name is {file.folder}", "a word for the folder of its runs, such as my_study")
         chosen = [file.protocol.key] if file.protocol else []
         # an entry of the list may differ from the settings of all points
         once = [*file.product, *file.zip, *dict.fromkeys((*file.settings, *file.listed)), *chosen]
@@ -212,21 +184,12 @@ class _Reader:
 
     def overlay(self, name: str) -> Path:
         path = self.path.parent / name
-        if not path.is_file():
-            there = [str(file) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-            raise self.fail(f"{path} is not there{did_you_mean(str(path), there)}")
-        if not isinstance(read_yaml(path), dict):
-            raise self.fail(f"{path} holds no settings", "a mapping with the keys model, data, trainer")
+        _check_there(path)
         return path
 
     def value(self, key: str, value: Any) -> Any:
-        if not _is_possible(value):
-            expected = "a number, a word, true, false, null, a list or a mapping; a date needs quotes"
-            raise self.fail(f"{key} cannot be {value!r}", expected)
         if key == CONFIG and value is not None:
-            if not isinstance(value, str):
-                raise self.fail(f"{key} cannot be {value!r}", "a YAML file, relative to the grid file, or null")
-            self.overlay(value)
+            self.overlay(str(value))
         return value
 
     def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,15 +198,12 @@ class _Reader:
 
     def axes(self, given: Mapping[str, list[Any]] | None) -> dict[str, list[Any]]:
         found = {plain_key(key, str(self.path)): values for key, values in (given or {}).items()}
-        for key, values in found.items():
-            if not values:
-                raise self.fail(f"{key} has no values", "at least one")
+        if empty := [key for key, values in found.items() if not values]:
+            raise self.fail(f"{empty[0]} has no values", "at least one")
         return {key: [self.value(key, value) for value in values] for key, values in found.items()}
 
     def alternative(self, entry: Mapping[str, Any]) -> Alternative:
-        label = entry.get("label")
-        if label is not None and not isinstance(label, str):
-            raise self.fail(f"the label of an entry of list is {label!r}", f'a word: "{as_argument(label)}"')
+        label = as_argument(entry["label"]) if "label" in entry else None
         return Alternative(self.settings({key: entry[key] for key in entry if key != "label"}), label)
 
     def seeds(self, given: Sequence[int]) -> tuple[int, ...]:
@@ -276,11 +236,7 @@ class _Reader:
 
 
 def plain_key(key: str, where: str) -> str:
-    """The key of a setting as it is typed on the command line.
-
-    Raises:
-        UserError: it can be none.
-    """
+    """The key of a setting as it is typed on the command line."""
     parts = [part for part in str(key).split(".") if part not in ("class_path", "init_args")]
     if parts == [SEED]:
         raise UserError(lines(f"{where}: {SEED} is not a setting of a grid", expected="seeds: 3, or seeds: [0, 1, 2]"))
@@ -313,10 +269,6 @@ def with_axes(file: GridFile, words: Sequence[str]) -> GridFile:
 
     A part's name on a grid whose axis is `config` is a value of that axis: `core+=MyCore` lays `model.core: MyCore`
     over the base, in the place of a file.
-
-    Args:
-        file: as it is written.
-        words: `KEY=VALUE,...`, in place of the values of the file, or `KEY+=VALUE,...`, beside them.
     """
     for word in words:
         matched = re.fullmatch(r"([A-Za-z_][\w.]*)(\+?)=(.+)", word, re.DOTALL)
@@ -340,20 +292,19 @@ def with_axes(file: GridFile, words: Sequence[str]) -> GridFile:
         else:
             entries = tuple(Alternative({key: value}, as_label(value)) for value in values)
             file = replace(file, list=(*(file.list if matched[2] else ()), *entries))
-    for name in file.product.get(CONFIG, ()):
-        if isinstance(name, str) and not (file.path.parent / name).is_file():
-            raise FileError(f"there is no file {name} (given as --axis {CONFIG})")
+        if key == CONFIG:
+            [_check_there(file.path.parent / value) for value in values if isinstance(value, str)]
     return file
 
 
 def canonical(value: Any) -> str:
     """The one JSON text of a value, whatever the order of its keys."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def as_argument(value: Any) -> str:
     """The value as one types it on a command line."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def as_label(value: Any) -> str:
@@ -368,14 +319,3 @@ def as_label(value: Any) -> str:
         words = [str(value["class_path"]).rpartition(".")[2]] if value.get("class_path") else []
         return " ".join([*words, *(f"{key} {as_label(item)}" for key, item in arguments.items())]) or "{}"
     return as_argument(value)
-
-
-def _is_possible(value: Any) -> bool:
-    """Whether a value can be a setting: one that JSON can hold, and finite."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, list):
-        return all(map(_is_possible, value))
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_possible(item) for key, item in value.items())
-    return value is None or isinstance(value, bool | int | str)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ from slotbench import __version__
 from slotbench.errors import UserError
 from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.ledger import PointFolder
-from slotbench.io import LockedError, dump_json, lock, read_record, write_atomically
-from slotbench.runs.grid_record import GridRecord
+from slotbench.io import LockedError, dump_json, lock, read_json_object, write_atomically
+from slotbench.runs.run_info import GridRecord
 
 __all__ = ["GridFolder"]
 
@@ -38,13 +38,9 @@ class GridFolder:
         return PointFolder(self.path.parent / point.start) if point.start else None
 
     def record(self) -> GridRecord:
-        """The record of `write`; empty if there is none.
-
-        Raises:
-            FileError: it cannot be read.
-        """
+        """The record of `write`; empty if there is none."""
         path = self.path / RECORD
-        return read_record(path, GridRecord) if path.exists() else {}
+        return read_json_object(path) if path.exists() else {}
 
     def write(self, grid: Grid, axes: Sequence[str] = (), protocol: Mapping[str, Any] | None = None) -> None:
         """Writes the grid file and the record of the grid.
@@ -56,7 +52,6 @@ class GridFolder:
         """
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / "grid.yaml", grid.file.text)
-        before = self.record()
         record = {
             "name": grid.name,
             "file": str(grid.file.path.resolve()),
@@ -64,7 +59,6 @@ class GridFolder:
             "metrics": list(grid.file.metrics),
             "extra": list(grid.extra),
             "axes": list(axes),
-            "checked": before.get("checked", []) if before.get("version") == __version__ else [],
             **({"protocol": dict(protocol)} if protocol is not None else {}),
             "points": [
                 {
@@ -78,29 +72,9 @@ class GridFolder:
         }
         write_atomically(self.path / RECORD, dump_json(record))
 
-    def unchecked(self, points: Iterable[Point]) -> list[Point]:
-        """Points that the parser has not seen yet, with this version of slotbench."""
-        seen = set(self.record().get("checked", ()))
-        return [point for point in points if point.fingerprint not in seen]
-
-    def note_checked(self, points: Iterable[Point]) -> None:
-        """Notes that the parser takes these points."""
-        record = self.record()
-        seen = dict.fromkeys([*record.get("checked", []), *(point.fingerprint for point in points)])
-        write_atomically(self.path / RECORD, dump_json({**record, "checked": list(seen)}))
-
-    def other_folders(self, ids: Iterable[str]) -> list[str]:
-        """Folders of points that are none of these: of an earlier version of the grid file."""
-        known = set(ids)
-        return sorted(path.parent.name for path in self.path.glob("*/point.json") if path.parent.name not in known)
-
     @contextmanager
     def driven(self) -> Iterator[None]:
-        """Holds the lock of the grid.
-
-        Raises:
-            UserError: another process holds it.
-        """
+        """Holds the lock of the grid."""
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             held = lock(self.path / ".driver.lock")

@@ -36,18 +36,7 @@ _STOPPED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal
 
 @dataclass(frozen=True)
 class PointStatus:
-    """The progress of a point.
-
-    Attributes:
-        id: the point's.
-        state: of the point.
-        step: optimiser steps done; None before the first.
-        total_steps: that are to be done, if known.
-        seconds: that the training has taken so far.
-        seconds_per_step: of the run, if known.
-        headline: name and newest value of the metric that matters most, if there is one.
-        error: what ended it, if it failed or diverged.
-    """
+    """The progress of a point: its state, optimiser steps done and to do, seconds, and the metric that matters most."""
 
     id: str
     state: State
@@ -71,11 +60,7 @@ class PointFolder:
         self.log = path / "log.txt"
 
     def prepare(self, point: Point, command: Sequence[str]) -> None:
-        """Creates the folder, and writes a description of the point to it.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Creates the folder, and writes a description of the point to it."""
         self.path.mkdir(parents=True, exist_ok=True)
         record = {
             "id": point.id,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import yaml
@@ -17,7 +17,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import nn
 
 from slotbench.config.command_line import resolve
-from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.errors import UserError, did_you_mean, listing
 from slotbench.nn.parameters import trainable_parameters
 
 __all__ = [
@@ -47,15 +47,8 @@ class RefusedError(ValueError):
 def find_width(count: Callable[[int], int], budget: int, step: int = 1) -> tuple[Side | None, Side | None]:
     """The largest accepted multiple of `step` within the budget, and the smallest over it; None where there is none.
 
-    Bisects: the number of parameters must not fall as the width grows.
-
-    Args:
-        count: parameters at a width; raises `RefusedError` for one that is not accepted.
-        budget: parameters to come close to.
-        step: widths are multiples of it.
-
-    Raises:
-        RefusedError: no width is accepted; the first refusal.
+    Bisects: the number of parameters must not fall as the width grows. `count` raises `RefusedError` for a width that
+    is not accepted, and so does this if none is.
     """
     largest = _LARGEST_WIDTH // step
     refusals: list[RefusedError] = []
@@ -85,8 +78,7 @@ def find_width(count: Callable[[int], int], budget: int, step: int = 1) -> tuple
     return below, above
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
     """Trainable parameters of the three parts, and how many of them two parts share."""
 
     encoder: int
@@ -105,19 +97,11 @@ class Counts:
         shared = f" - {self.shared:,} shared" if self.shared else ""
         return f"encoder {self.encoder:,} + core {self.core:,} + decoder {self.decoder:,}{shared}"
 
-    def of(self, part: str) -> int:
-        """Parameters of the "core", or of the whole "model"."""
-        return self.core if part == "core" else self.total
-
 
 class Model:
     """Data and task of a command line, parsed once and built as often as there are sizes to count.
 
-    Nothing is trained or simulated: only the sizes of the data set are read, and weights lie on torch's meta device
-    wherever the components can be built there.
-
-    Args:
-        arguments: settings as `slotbench fit` takes them.
+    Nothing is trained or simulated, and weights lie on torch's meta device wherever the components can be built there.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -126,11 +110,7 @@ class Model:
         self.core: dict[str, Any] = yaml.safe_load(self._configuration.yaml())["model"]["init_args"]["core"]
 
     def counts(self, argument: str | None = None, value: int | None = None) -> Counts:
-        """Parameters of the model, with one argument of the core set to a value if given.
-
-        Raises:
-            RefusedError: a component does not take its arguments.
-        """
+        """Parameters of the model, with one argument of the core set to a value if given."""
         values = copy.deepcopy(self._configuration.values)
         if argument is not None:
             values["model"]["init_args"]["core"]["init_args"][argument] = value
@@ -148,39 +128,26 @@ class Model:
         return Counts(encoder, core, decoder, encoder + core + decoder - together)
 
 
-@dataclass(frozen=True)
-class Budget:
-    """The number of parameters to match.
-
-    Attributes:
-        parameters: their number.
-        part: "core", or "model" for encoder, core and decoder together.
-        tolerance: share of the number that a match may be off.
-        origin: where the number comes from, in words; "" if it was given.
-    """
+class Budget(NamedTuple):
+    """Parameters to match, of the "core" or the "model"; the share that a match may be off; their origin in words."""
 
     parameters: int
     part: str
     tolerance: float
     origin: str = ""
 
+    def of(self, counts: Counts) -> int:
+        """What is counted of a model."""
+        return counts.core if self.part == "core" else counts.total
+
     def difference(self, counts: Counts) -> float:
         """Share by which a model is over the budget, negative if it is under it."""
-        return counts.of(self.part) / self.parameters - 1
+        return self.of(counts) / self.parameters - 1
 
 
 @dataclass(frozen=True)
 class Match:
-    """The match of a core: the value of one argument; or, if nothing fits, the nearest on either side.
-
-    Attributes:
-        core: its name.
-        argument: what was varied.
-        sizes: values of the argument, and the parameters of the model with them.
-        flags: what makes the match on the command line; "" if there is none.
-        config: name and arguments of the matched core, complete.
-        problem: why nothing could be tried.
-    """
+    """The value of an argument of a core that matches, or the nearest on either side; `flags` are "" without one."""
 
     core: str
     argument: str = ""
@@ -191,28 +158,22 @@ class Match:
 
 
 def match(core: str, argument: str, model: Model, settings: Sequence[str], budget: Budget) -> Match:
-    """The value of `argument` at which the experiment with this core comes closest to the budget.
-
-    Args:
-        core: its name.
-        argument: that sets its width.
-        model: the experiment with this core.
-        settings: of the core, as typed.
-        budget: to come close to.
+    """The value of `argument` at which a model comes closest to the budget; `settings` of its core are as typed.
 
     Raises:
         UserError: the core has no such argument, or takes no value of it.
     """
     known = model.core.get("init_args", {})
     if argument not in known:
-        what = f"{core} has no argument {argument}{did_you_mean(argument, known)}"
-        raise UserError(lines(what, arguments=listing(known, 20), expected=f"--argument {core}=ARGUMENT"))
+        raise UserError(
+            f"{core} has no argument {argument}{did_you_mean(argument, known)}; it has {listing(known, 20)}"
+        )
     heads = known.get("num_heads")
     counted: dict[int, Counts] = {}
 
     def count(value: int) -> int:
         counted[value] = model.counts(argument, value)
-        return counted[value].of(budget.part)
+        return budget.of(counted[value])
 
     try:
         sides = find_width(count, budget.parameters, heads if argument == "dim" and isinstance(heads, int) else 1)
@@ -232,14 +193,13 @@ def print_matches(matches: Sequence[Match], budget: Budget) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("core", "width", "encoder", "core", "decoder", "total", "difference"):
-        table.add_column(heading, no_wrap=True)
+    table = Table("core", "width", "encoder", "core", "decoder", "total", "difference", box=None, pad_edge=False)
     for found in matches:
         for value, counts in found.sizes:
-            numbers = [f"{number:,}" for number in (counts.encoder, counts.core, counts.decoder, counts.total)]
-            shown = f"{100 * budget.difference(counts):+.1f} %"
-            table.add_row(found.core, f"{found.argument} {value}", *numbers, shown)
+            numbers = [f"{number:,}" for number in (*counts[:3], counts.total)]
+            table.add_row(
+                found.core, f"{found.argument} {value}", *numbers, f"{100 * budget.difference(counts):+.1f} %"
+            )
     of = "the core" if budget.part == "core" else "encoder, core and decoder"
     print(f"budget: {budget.parameters:,} trainable parameters of {of}{budget.origin}\n")
     Console().print(table)
@@ -254,15 +214,7 @@ def print_matches(matches: Sequence[Match], budget: Budget) -> None:
 def write_matches(
     folder: Path, matches: Sequence[Match], budget: Budget, files: Sequence[str], arguments: Sequence[str]
 ) -> None:
-    """Writes FOLDER/CORE.yaml for each match.
-
-    Args:
-        folder: made if absent.
-        matches: those that were found are written.
-        budget: what they were matched to.
-        files: the experiment's configuration files.
-        arguments: the command line that has found them, for the header.
-    """
+    """Writes FOLDER/CORE.yaml for each match, with the command line that has found it."""
     folder.mkdir(parents=True, exist_ok=True)
     for found in matches:
         if not found.flags:

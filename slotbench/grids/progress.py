@@ -4,19 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from slotbench.errors import one_line
-from slotbench.grids.driver import Listener, Progress
 from slotbench.grids.engines import Outcome
 from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.ledger import STATES, PointStatus, State
 from slotbench.grids.status import counts, duration
 
-__all__ = ["Display", "print_failure"]
+__all__ = ["Display", "Progress", "print_failure"]
 
 _LINE_EVERY = 60.0
+
+
+@dataclass
+class Progress:
+    """The states of the points, as the driver knows them.
+
+    Attributes:
+        states: of every point, by its id.
+        began: when the running ones were started by this driver (monotonic clock).
+        out_of_time: whether the limit has ended the run with points left.
+    """
+
+    states: dict[str, State]
+    began: dict[str, float] = field(default_factory=dict)
+    out_of_time: bool = False
+
+    def count(self, *states: State) -> int:
+        """How many points are in one of these states."""
+        return sum(state in states for state in self.states.values())
 
 
 def print_failure(folder: GridFolder, point: Point, what: str) -> None:
@@ -29,7 +48,7 @@ def print_failure(folder: GridFolder, point: Point, what: str) -> None:
         print(f"    all of it: {log.log}", flush=True)
 
 
-class Display(Listener):
+class Display:
     """A bar for the grid and one for each running point; where standard output is no terminal, a line per event.
 
     Args:
@@ -66,7 +85,7 @@ class Display(Listener):
         self._tasks[point.id] = self._bars.add_task(point.name, total=1.0, how="starting")
 
     def ended(self, point: Point, state: State, outcome: Outcome, seconds: float | None) -> None:
-        """Says how, with the end of the log of one that has not gone well."""
+        """Says how, so many seconds after it began, with the end of the log of one that has not gone well."""
         if point.id in self._tasks:
             self._bars.remove_task(self._tasks.pop(point.id))
         why = outcome.reason or (f"exit code {outcome.exit_code}" if outcome.exit_code else "")

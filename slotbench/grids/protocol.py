@@ -49,11 +49,7 @@ class Choice:
 
 
 def choices(grid: Grid, folder: GridFolder) -> list[Choice]:
-    """The choice of the first stage for every variant; none for a grid without a protocol.
-
-    Raises:
-        UserError: a candidate has ended without the score that chooses.
-    """
+    """The choice of the first stage for every variant; none for a grid without a protocol."""
     protocol = grid.file.protocol
     if protocol is None:
         return []
@@ -78,11 +74,7 @@ def choices(grid: Grid, folder: GridFolder) -> list[Choice]:
 
 
 def staged(grid: Grid, folder: GridFolder) -> Grid:
-    """The grid with the points of its second stage, as far as the first has chosen; any other grid as it is.
-
-    Raises:
-        UserError: a candidate has ended without the score that chooses.
-    """
+    """The grid with the points of its second stage, as far as the first has chosen; any other grid as it is."""
     wanted = {
         _candidate_of(grid.file, choice.points[choice.chosen])
         for choice in choices(grid, folder)

@@ -1,20 +1,18 @@
-"""The status of a grid in words: the states of its points as a table, as a line of counts, or as JSON."""
+"""The status of a grid in words: the states of its points as a table, and as a line of counts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
 
 from slotbench.errors import one_line
 from slotbench.grids.expansion import Grid, Point, Stage
 from slotbench.grids.grid_file import as_label
 from slotbench.grids.grid_folder import GridFolder
 from slotbench.grids.ledger import STATES, PointStatus, State
-from slotbench.grids.protocol import choice_lines, choices, protocol_record
+from slotbench.grids.protocol import choice_lines, choices
 
-__all__ = ["counts", "duration", "points", "stage_name", "status_lines", "status_record"]
+__all__ = ["counts", "duration", "points", "stage_name", "status_lines"]
 
 _LONGEST = 40
 
@@ -49,27 +47,6 @@ def status_lines(
         if status.error:
             yield f"{numbers[status.id]} {status.state}: {one_line(status.error)}"
     yield f"{folder.path}: {points(len(found))}, {counts(Counter(status.state for status in found))}"
-    if others := folder.other_folders(numbers):
-        shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-        yield f"{points(len(others), 'folder')} of an earlier version of the file: {shown}"
-
-
-def status_record(
-    grid: Grid, folder: GridFolder, chosen: Sequence[Point], found: Sequence[PointStatus]
-) -> dict[str, Any]:
-    """The same for programs."""
-    rows = [
-        {
-            **asdict(status),
-            "folder": str(folder.path / point.id),
-            "labels": point.labels,
-            "headline": dict([status.headline]) if status.headline else None,
-            **({"stage": point.stage} if point.stage else {}),
-        }
-        for point, status in zip(chosen, found, strict=True)
-    ]
-    protocol = protocol_record(grid, choices(grid, folder))
-    return {"name": grid.name, "folder": str(folder.path), "points": rows, "protocol": protocol}
 
 
 def stage_name(grid: Grid, stage: Stage) -> str:

@@ -24,8 +24,7 @@ from slotbench.models.card import write_card
 from slotbench.pretrained.weights import find_checkpoint
 from slotbench.runs.checkpoint_choice import DEFAULT, choose_checkpoint
 from slotbench.runs.checkpoints import load_checkpoint
-from slotbench.runs.folder import CONFIG, RunFolder
-from slotbench.runs.rows import is_validation
+from slotbench.runs.folder import CONFIG, RunFolder, is_validation
 from slotbench.tasks.saving.model_folder import TOKENIZER, WEIGHTS, read_model, write_model
 from slotbench.tasks.saving.saved_arguments import find_class
 

@@ -17,11 +17,7 @@ OF_A_RUN = ("last", "best")
 
 
 def choose_checkpoint(run: RunFolder, name: str) -> Path:
-    """The file that "last", "best" or a path stands for.
-
-    Raises:
-        UserError: it is not there; says what is.
-    """
+    """The file that "last", "best" or a path stands for."""
     path = run.checkpoints / f"{name}.ckpt" if name in OF_A_RUN else Path(name)
     if path.is_file():
         return path
@@ -32,43 +28,17 @@ def choose_checkpoint(run: RunFolder, name: str) -> Path:
 
 
 def check_whole(path: Path, command: str | None, run: Path | None) -> None:
-    """Reads a checkpoint through, its checksums included; one that is damaged is refused, with what else there is.
-
-    Args:
-        path: the file.
-        command: that is to read it, to be typed again with another checkpoint; None in Python.
-        run: whose checkpoint it is, if it is one.
+    """Reads a checkpoint of a run through, for a command; one that is damaged is refused, with what else there is.
 
     Raises:
-        UserError: it is cut, overwritten or flipped, or cannot be read as plain tensors.
+        UserError: it is cut or damaged, or cannot be read as plain tensors.
     """
-    problem = _problem(path)
-    if problem is None:
-        return
-    others = sorted(path.parent.glob("*.ckpt")) if path.parent.is_dir() else []
-    good = [other for other in others if other != path and _problem(other) is None]
-    raise UserError(
-        lines(
-            problem,
-            there=", ".join(f"{other} (whole)" for other in good) or "no other checkpoint that is whole",
-            type=_typed(command, run, good[0]) if good and command else None,
-        )
-    )
-
-
-def _typed(command: str, run: Path | None, checkpoint: Path) -> str:
-    if run is None:
-        return f"slotbench {command} ... --ckpt_path {checkpoint}"
-    stands_for = checkpoint.stem in OF_A_RUN and checkpoint.parent == run / "checkpoints"
-    return f"slotbench {command} {run} --checkpoint {checkpoint.stem if stands_for else checkpoint}"
-
-
-def _problem(path: Path) -> str | None:
-    """What is wrong with a checkpoint, in a sentence that names it; None if its weights are whole."""
     from slotbench.runs.checkpoints import load_checkpoint
 
     try:
-        held = load_checkpoint(path).get("state_dict")
+        if not load_checkpoint(path).get("state_dict"):
+            raise FileError(f"{path} holds no weights: expected them under 'state_dict'")
     except FileError as error:
-        return str(error)
-    return None if held and isinstance(held, dict) else f"{path} holds no weights: expected them under 'state_dict'"
+        others = ", ".join(str(other) for other in sorted(path.parent.glob("*.ckpt")) if other != path)
+        typed = f"slotbench {command} {run or '...'} --checkpoint FILE" if command and others else None
+        raise UserError(lines(str(error), there=others or "no other checkpoint", type=typed)) from error

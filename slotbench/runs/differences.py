@@ -17,20 +17,13 @@ _IMMATERIAL = re.compile(
     r"|data\.(loader\.)?num_workers)(\..*)?"
 )
 _SILENT = ("init_args", "dict_kwargs")
-# classes that older configurations name by their whole path
-_REGISTERED_LATER = ("torch.optim.", "slotbench.tasks.optimisation.")
-# these were not in configurations once, which is what null means
-_ONCE_ABSENT = ("model.schedule.T_max", "model.schedule.total_iters")
 
 
 @dataclass(frozen=True)
 class Difference:
     """One setting that differs.
 
-    Attributes:
-        key: as on the command line, such as "model.core.num_slots".
-        before: its value in the run that exists, as text; "absent" if it has none.
-        now: its value now.
+    Its key as on the command line, and the values as text; "absent" where there is none.
     """
 
     key: str
@@ -46,12 +39,8 @@ def configuration_differences(before: Any, now: Any) -> list[Difference]:
 
     Left out is what only says where and how a run is run: the checkpoint, the trainer's devices, strategy, loggers and
     folders, the number of the data's workers.
-
-    Args:
-        before: configuration of the run that exists, as YAML gives it.
-        now: the other one.
     """
-    ours, theirs = ({**dict.fromkeys(_ONCE_ABSENT), **dict(_flat(tree))} for tree in (before, now))
+    ours, theirs = (dict(_flat(tree)) for tree in (before, now))
     keys = [key for key in {**ours, **theirs} if not _IMMATERIAL.fullmatch(key)]
     return [
         Difference(key, _text(ours, key), _text(theirs, key))
@@ -64,8 +53,6 @@ def _flat(tree: Any, key: str = "") -> list[tuple[str, Any]]:
     if not isinstance(tree, Mapping) or not tree:
         # a class without arguments is written either way
         last = key.rpartition(".")[2]
-        if last == "class_path" and isinstance(tree, str) and tree.startswith(_REGISTERED_LATER):
-            tree = tree.rpartition(".")[2]
         return [] if tree == {} and last in _SILENT else [(_spoken(key), tree)]
     return [pair for name, item in tree.items() for pair in _flat(item, f"{key}.{name}" if key else str(name))]
 

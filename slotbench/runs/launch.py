@@ -33,12 +33,7 @@ class Launch:
 
 
 def find_launch(rank: int, environment: Mapping[str, str] | None = None) -> Launch:
-    """Reads the environment variables of torchrun, of SLURM, and of Lightning's own launcher.
-
-    Args:
-        rank: what Lightning makes of them.
-        environment: those of this process if absent.
-    """
+    """Reads the variables of torchrun, of SLURM, and of Lightning's own launcher, which makes `rank` of them."""
     known = os.environ if environment is None else environment
     # Lightning on several nodes without a scheduler: the first process of each node has no rank yet
     rank = rank or int(known.get("NODE_RANK") or 0)

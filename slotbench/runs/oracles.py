@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from slotbench.records import numbers
+from slotbench.io import numbers
 
 __all__ = ["ORACLE", "split_references"]
 

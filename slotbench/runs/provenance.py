@@ -8,17 +8,13 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 __all__ = ["describe_environment", "git_state", "processor"]
 
 # a checkout's own configuration may name programs that git starts when it only looks
-_GIT_RUNS_NOTHING = (
-    *("-c", "core.fsmonitor=false"),
-    *("-c", f"core.hooksPath={os.devnull}"),
-)
+_GIT_RUNS_NOTHING = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
 _PACKAGES = ("slotbench", "torch", "lightning", "numpy")
 
 
@@ -27,15 +23,10 @@ def describe_environment() -> dict[str, Any]:
     # only a process that is about to train asks, so torch is loaded already or about to be
     import torch
 
-    versions: dict[str, str | None] = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = None
     here, ours = git_state(Path.cwd()), git_state(Path(__file__).parent)
+    versions = {package: importlib.metadata.version(package) for package in _PACKAGES}
     return {
-        "versions": versions,
+        "versions": {"python": platform.python_version(), **versions},
         # the user's project where there is one, and slotbench's own source when it is another checkout
         "git": here or ours,
         "git_slotbench": ours if here and ours and here["commit"] != ours["commit"] else None,
@@ -47,10 +38,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Commit of the checkout that `folder` lies in, and whether tracked files differ from it; None outside of one.
-
-    No program that the checkout itself names is run. Where comparing the files needs one, whether they differ is None.
-    """
+    """Commit of the checkout that `folder` lies in, and whether tracked files differ from it; None outside of one."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -60,36 +48,20 @@ def git_state(folder: Path) -> dict[str, Any] | None:
             check=True,
             timeout=10,
             stdin=subprocess.DEVNULL,
-            # reading must not take the index lock from a commit that is being made, nor ask for a password
+            # reading must not take the index lock from a commit that is being made
             env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"},
         ).stdout.strip()
 
     try:
         commit = git("rev-parse", "HEAD")
-        if _has_filters(git):
-            return {"commit": commit, "dirty": None}
-        # submodules have configurations of their own
-        status = git("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
-        return {"commit": commit, "dirty": bool(status)}
+        return {"commit": commit, "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def _has_filters(git: Callable[..., str]) -> bool:
-    """Whether the checkout's own configuration names programs that git sends files through to compare them."""
-    try:
-        found = git("config", "--show-scope", "--get-regexp", r"^filter\..*\.(clean|process)$")
-    except subprocess.CalledProcessError:
-        return False  # there are none
-    return any(line.startswith(("local", "worktree")) for line in found.splitlines())
-
-
 def processor() -> str:
     """The CPU's marketing name where the system tells, else its architecture."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return f"{line.split(':', 1)[1].strip()} x {os.cpu_count()}"
-    except OSError:
-        pass
-    return f"{platform.processor() or platform.machine()} x {os.cpu_count()}"
+    cpus = Path("/proc/cpuinfo")
+    names = [line for line in cpus.read_text().splitlines() if line.startswith("model name")] if cpus.exists() else []
+    name = names[0].partition(":")[2].strip() if names else platform.processor() or platform.machine()
+    return f"{name} x {os.cpu_count()}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from slotbench.files import dump_json, remove_file, write_atomically
+from slotbench.io import dump_json, write_atomically
 from slotbench.runs.checkpoints import PREVIOUS
 from slotbench.runs.folder import RESULT, RunFolder
 
@@ -13,11 +13,7 @@ __all__ = ["write_result"]
 
 
 def write_result(folder: RunFolder) -> dict[str, Any]:
-    """Writes `result.json` from the run's record and metrics, in one step, and returns its content.
-
-    Its state is "finished", or "diverged", then with the step. Of a finished run the checkpoint before the last is
-    removed: there is nothing left to resume.
-    """
+    """Writes `result.json` from the run's record and metrics, in one step, and returns its content."""
     info = folder.info
     metrics: dict[str, Any] = {}
     for row in folder.history():
@@ -33,7 +29,7 @@ def write_result(folder: RunFolder) -> dict[str, Any]:
         "headlines": info.get("headlines", []),
         "finished": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
-    if not diverged:
-        remove_file(folder.checkpoints / PREVIOUS)
+    if not diverged:  # there is nothing left to resume
+        (folder.checkpoints / PREVIOUS).unlink(missing_ok=True)
     write_atomically(folder.path / RESULT, dump_json(result, indent=2))
     return result

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import filecmp
 import os
 import shlex
+import shutil
 import socket
 import sys
 import time
@@ -15,9 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from slotbench.errors import FileError, UserError
-from slotbench.files import read_text, remove_file, replace_file, write_atomically
-from slotbench.runs.checkpoints import BEST, LAST, GoodCheckpoint, find_good, link, remove_partial
+from slotbench.errors import UserError
+from slotbench.runs.checkpoints import BEST, LAST, GoodCheckpoint, find_good, link
 from slotbench.runs.differences import Difference
 from slotbench.runs.folder import CONFIG, RESULT, RunFolder, RunFolderError
 from slotbench.runs.provenance import describe_environment
@@ -31,23 +30,18 @@ _PATIENCE = 300.0
 def make_ready(folder: RunFolder, differences: Sequence[Difference], config: str) -> GoodCheckpoint | None:
     """Lets a run be resumed from its newest good checkpoint; damaged ones are set aside, with a warning.
 
-    Args:
-        folder: of the run, locked by this process.
-        differences: of the configuration from that of the run; what was is kept beside what is.
-        config: the resolved configuration, as text.
+    `differences` of the configuration are noted, and what was is kept beside `config`, which is.
 
     Returns:
         The checkpoint, or None for a start from the beginning.
     """
+    for partial in (*folder.checkpoints.glob(".*.partial"), *folder.media.glob(".*.partial")):
+        partial.unlink()  # of a process that was killed while it saved
     checkpoint = _checkpoint_in_place(folder)
     step = checkpoint.step if checkpoint else 0
-    if folder.media.is_dir():
-        remove_partial(folder.media)
-    for path in folder.path.glob(".lr_find_*.ckpt"):  # Lightning's, of a search for a learning rate
-        remove_file(path)
     if differences:
         _record_changes(folder, step, differences, config)
-    # whether the scores of the checkpoint's step are part of it; checkpoints of an earlier version do not say
+    # whether the scores of the checkpoint's step are part of it
     validated = checkpoint.validated_step if checkpoint is not None else None
     dropped = folder.drop_rows_from(step, is_validated=validated is None or validated == step)
     before = folder.info
@@ -71,16 +65,7 @@ def make_ready(folder: RunFolder, differences: Sequence[Difference], config: str
 
 
 def wait_for_folder(path: Path, rank: int, token: str) -> RunFolder:
-    """The run folder that the first process of a run makes, as soon as it is ready.
-
-    Args:
-        path: of the folder.
-        rank: of this process, for messages.
-        token: see `Launch`.
-
-    Raises:
-        UserError: it has not been made.
-    """
+    """The run folder that the first process of a run makes, as soon as it is ready; `token` as in `Launch`."""
     patience = time.monotonic() + _PATIENCE
     while time.monotonic() < patience:
         with contextlib.suppress(RunFolderError, OSError):
@@ -103,36 +88,22 @@ def command_after_divergence(path: Path) -> str:
 
 
 def _checkpoint_in_place(folder: RunFolder) -> GoodCheckpoint | None:
-    """The newest good checkpoint, as `last.ckpt`."""
-    remove_partial(folder.checkpoints)
+    """The newest good checkpoint, as `last.ckpt`, and as `best.ckpt` if it scored best and a kill came between."""
     found, problems = find_good(folder.checkpoints)
-    for problem in problems:
+    for path, problem in problems.items():
         print(f"warning: {problem}", file=sys.stderr)
-    for path in folder.checkpoints.glob("*.ckpt"):
         # set aside, so that it never takes the place of a good one
-        if any(problem.startswith(f"{path} ") for problem in problems):
-            replace_file(path, path.with_name(f"{path.name}.broken"))
+        os.replace(path, path.with_name(f"{path.name}.broken"))
     if found is None:
         if problems or folder.history():
             print(f"warning: {folder.path} has no good checkpoint: it starts from the beginning", file=sys.stderr)
         return None
-    if found.path.name != LAST:
-        last = folder.checkpoints / LAST
+    last, best = folder.checkpoints / LAST, folder.checkpoints / BEST
+    if found.path != last:
         link(found.path, last)
-        found = replace(found, path=last)
-    _put_best_in_place(found)
-    return found
-
-
-def _put_best_in_place(last: GoodCheckpoint) -> None:
-    """Makes `best.ckpt` the checkpoint that is resumed from if that had scored best and a kill came between the two."""
-    best = last.path.with_name(BEST)
-    if last.best_step != last.step or (best.is_file() and best.samefile(last.path)):
-        return
-    with contextlib.suppress(FileError):
-        if best.is_file() and filecmp.cmp(best, last.path, shallow=False):
-            return
-    link(last.path, best)
+    if found.best_step == found.step and not (best.is_file() and best.samefile(last)):
+        link(last, best)
+    return replace(found, path=last)
 
 
 def _record_changes(folder: RunFolder, step: int, differences: Sequence[Difference], config: str) -> None:
@@ -143,8 +114,8 @@ def _record_changes(folder: RunFolder, step: int, differences: Sequence[Differen
     kept = f"config.{number}.yaml"
     # the result first: without it the run is not done, whatever its configuration
     if (folder.path / RESULT).is_file():
-        replace_file(folder.path / RESULT, folder.path / f"result.{number}.json")
-    write_atomically(folder.path / kept, read_text(folder.path / CONFIG))
+        os.replace(folder.path / RESULT, folder.path / f"result.{number}.json")
+    shutil.copyfile(folder.path / CONFIG, folder.path / kept)
     settings = {difference.key: [difference.before, difference.now] for difference in differences}
     change = {"at": _now(), "step": step, "config": kept, "settings": settings}
     folder.update(changes=[*folder.info.get("changes", []), change])

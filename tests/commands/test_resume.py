@@ -241,14 +241,14 @@ def test_damaged_checkpoints_are_passed_over_and_named(
     capsys.readouterr()
 
     assert fit("damaged") == 0
-    assert f"{checkpoints / 'last.ckpt'} is no good: it is not as it was written" in capsys.readouterr().err
+    assert f"warning: {checkpoints / 'last.ckpt'} is damaged or cut off" in capsys.readouterr().err
     assert RunFolder.open("damaged").info["resumed"][0]["step"] == 8
     assert (checkpoints / "last.ckpt.broken").stat().st_size == 5000
     assert_same_end("damaged", reference)
 
     assert fit("all damaged") == 0
     error = capsys.readouterr().err
-    assert "previous.ckpt is no good" in error
+    assert "previous.ckpt is damaged or cut off" in error
     assert "all damaged has no good checkpoint: it starts from the beginning" in error
     assert_same_end("all damaged", reference)
 

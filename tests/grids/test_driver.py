@@ -15,7 +15,7 @@ import torch
 
 from slotbench.errors import UserError
 from slotbench.grids import engines
-from slotbench.grids.driver import Driver, Listener
+from slotbench.grids.driver import Driver
 from slotbench.grids.engines import Job, TimeLimit
 from slotbench.grids.engines.local import LocalEngine
 from slotbench.grids.grid_folder import GridFolder
@@ -45,7 +45,7 @@ def drained(engine: LocalEngine) -> dict[str, int | None]:
     return outcomes
 
 
-class Quiet(Listener):
+class Quiet:
     def began(self, point, where): ...
     def ended(self, point, state, outcome, seconds): ...
     def tick(self, progress): ...

@@ -273,25 +273,24 @@ def test_exclusion_takes_away_what_it_names_and_nothing_else(folder, product, da
     ("content", "words"),
     [
         ({"porduct": {"data.size": [1]}}, ["unknown field `porduct`", "did you mean product?"]),
-        ({"base": "bsae.yaml"}, ["bsae.yaml is not there", "did you mean", "base.yaml"]),
+        ({"base": "bsae.yaml"}, ["no file", "bsae.yaml", "did you mean", "base.yaml"]),
         ({"zip": {"data.a": [1, 2], "data.b": [1]}}, ["data.a has 2, data.b has 1"]),
         ({"product": {"data.a": []}}, ["data.a has no values"]),
         ({"product": {"data.a": 3}}, ["Expected `array`, got `int`", "product"]),
         ({"product": {"data.a": [1]}, "zip": {"data.a": [2]}}, ["data.a is given twice"]),
         ({"product": {"data.a": [1]}, "settings": {"data.a": 2}}, ["data.a is given twice"]),
         ({"product": {"data.a": [1, 2]}, "exclude": [{"data.a": 3}]}, ["excludes nothing", '{"data.a":3}']),
-        ({"product": {"data.a": [1, 2]}, "exclude": [{"data.b": 1}]}, ["data.b does not vary", "data.a"]),
+        ({"product": {"data.a": [1, 2]}, "exclude": [{"data.b": 1}]}, ["excludes nothing"]),
         ({"product": {"data.a": [1, 1]}}, ["two points are the same run"]),
         ({"list": [{"label": "x"}, {"label": "x", "data.a": 1}]}, ["same label"]),
         ({"product": {"modle.core": ["RIM"]}}, ["no setting modle.core", "did you mean model?"]),
         ({"product": {"seed_everything": [1]}}, ["seeds: 3"]),
-        ({"product": {"config": ["gone.yaml"]}}, ["gone.yaml is not there"]),
+        ({"product": {"config": ["gone.yaml"]}}, ["no file", "gone.yaml"]),
         ({"seeds": 0}, ["these seeds cannot be"]),
         ({"seeds": [1, 1]}, ["these seeds cannot be"]),
-        ("base: base.yaml\nproduct: {data.a: [2024-01-01]}", ["data.a cannot be", "date", "quotes"]),
         ("base: [base.yaml\n", ["not valid YAML"]),
         ("just words", ["Expected `object`"]),
-        (BASE, ["is an experiment, not a grid", "base: grid.yaml"]),
+        (BASE, ["is an experiment, not a grid"]),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_was_given(tmp_path, content, words):
@@ -321,10 +320,10 @@ def test_expansion_needs_no_torch(tmp_path):
     grid_of(tmp_path, {"product": {"data.size": [1, 2]}})
     program = (
         "import sys; from slotbench.cli import run; "
-        "codes = run(['grid', 'run', 'grid.yaml', '--dry-run']), run(['grid', 'show', 'grid.yaml']); "
-        "assert codes == (0, 1), codes; assert 'torch' not in sys.modules; assert 'lightning' not in sys.modules"
+        "codes = run(['grid', 'show', 'grid.yaml']); "
+        "assert codes == 1, codes; assert 'torch' not in sys.modules; assert 'lightning' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "2 points would be run" in done.stdout
+    assert "2 points, 2 waiting" in done.stdout
     assert not (tmp_path / "runs").exists()

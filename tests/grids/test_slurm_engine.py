@@ -79,7 +79,7 @@ def test_an_unknown_option_says_what_to_type(key: str, said: str) -> None:
 
 def test_without_slurm_it_says_what_to_type_instead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EngineError, match=r"no sbatch, srun, squeue.* here.*--engine local"):
+    with pytest.raises(EngineError, match=r"needs the commands of SLURM.*--engine local"):
         engine()
 
 
@@ -184,7 +184,7 @@ def test_cancelled_it_lets_the_command_save(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("on_node")
 def test_told_to_make_room_it_lets_the_command_save_and_is_submitted_again(tmp_path: Path) -> None:
     job = make_job(tmp_path / "a", SAVES)
-    task, again = SlurmTask(job, 1, 20), []
+    task, again = SlurmTask(job, 1, 60), []
 
     def requeue(*_: object) -> None:  # submitit's handler
         again.append(task.checkpoint())

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from slotbench.runs.checkpoints import find_good, remove_partial
+from slotbench.errors import UserError
+from slotbench.runs.checkpoint_choice import check_whole
+from slotbench.runs.checkpoints import find_good, link
 
 
 def save(folder: Path, name: str, step: int, **more: object) -> Path:
@@ -28,7 +30,7 @@ def flip(path: Path) -> None:
 
 
 def test_nothing_there_is_nothing_wrong(tmp_path: Path) -> None:
-    assert find_good(tmp_path) == (None, [])
+    assert find_good(tmp_path) == (None, {})
 
 
 def test_the_last_is_taken_and_the_others_are_not_looked_at(tmp_path: Path) -> None:
@@ -36,7 +38,7 @@ def test_the_last_is_taken_and_the_others_are_not_looked_at(tmp_path: Path) -> N
     (tmp_path / "previous.ckpt").write_bytes(b"")
     good, problems = find_good(tmp_path)
     assert good is not None
-    assert (good.path, good.step, problems) == (last, 7, [])
+    assert (good.path, good.step, problems) == (last, 7, {})
 
 
 @pytest.mark.parametrize(("previous", "best", "taken"), [(6, 4, "previous.ckpt"), (4, 6, "best.ckpt")])
@@ -50,8 +52,8 @@ def test_if_the_last_is_cut_off_the_newest_of_the_others_is_taken(
     good, problems = find_good(tmp_path)
     assert good is not None
     assert (good.path.name, good.step) == (taken, 6)
-    (problem,) = problems
-    assert problem.startswith(f"{last} is no good: it is cut off")
+    assert list(problems) == [last]
+    assert "damaged or cut off" in problems[last]
 
 
 def test_one_wrong_byte_is_noticed(tmp_path: Path) -> None:
@@ -59,7 +61,7 @@ def test_one_wrong_byte_is_noticed(tmp_path: Path) -> None:
     assert torch.load(tmp_path / "last.ckpt", weights_only=True)["global_step"] == 8  # torch would take it
     good, problems = find_good(tmp_path)
     assert good is None
-    assert "the checksum of" in problems[0]
+    assert "damaged" in problems[tmp_path / "last.ckpt"]
 
 
 class Harm:
@@ -71,7 +73,7 @@ def test_what_could_run_code_is_passed_over(tmp_path: Path, capsys: pytest.Captu
     save(tmp_path, "last.ckpt", 8, extra=Harm())
     good, problems = find_good(tmp_path)
     assert good is None
-    assert "cannot be read as plain tensors" in problems[0]
+    assert "cannot be read as plain tensors" in problems[tmp_path / "last.ckpt"]
     assert capsys.readouterr().out == ""
 
 
@@ -79,11 +81,25 @@ def test_a_file_of_weights_alone_is_nothing_to_go_on_from(tmp_path: Path) -> Non
     torch.save({"state_dict": {}, "global_step": 3}, tmp_path / "last.ckpt")
     good, problems = find_good(tmp_path)
     assert good is None
-    assert "it lacks loops, optimizer_states" in problems[0]
+    assert "lacks loops, optimizer_states" in problems[tmp_path / "last.ckpt"]
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    save(tmp_path, "last.ckpt", 1)
-    (tmp_path / ".last.ckpt.partial").write_bytes(b"half")
-    remove_partial(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]
+def test_a_link_is_the_same_file_also_where_there_was_another(tmp_path: Path) -> None:
+    last, best = save(tmp_path, "last.ckpt", 1), save(tmp_path, "best.ckpt", 2)
+    for _ in range(2):  # of two names of one file neither is lost
+        link(last, best)
+        assert best.samefile(last)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.ckpt", "last.ckpt"]
+
+
+@pytest.mark.parametrize("content", [{"global_step": 3}, {"state_dict": {}}])
+def test_a_file_without_weights_is_refused_and_the_one_beside_it_is_named(tmp_path: Path, content: dict) -> None:
+    whole, empty = save(tmp_path, "previous.ckpt", 1), tmp_path / "last.ckpt"
+    check_whole(whole, "test", None)
+    torch.save(content, empty)
+    with pytest.raises(UserError) as refused:
+        check_whole(empty, "test", tmp_path)
+    said = " ".join(str(refused.value).split())
+    assert f"{empty} holds no weights" in said
+    assert str(whole) in said
+    assert f"slotbench test {tmp_path} --checkpoint" in said

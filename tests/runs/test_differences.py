@@ -60,12 +60,3 @@ def test_arguments_that_are_absent_or_empty_are_the_same() -> None:
     before["data"] = {"class_path": "Plain"}
     now["data"] = {"class_path": "Plain", "init_args": {}}
     assert said(before, now) == []
-
-
-def test_a_length_of_a_schedule_that_was_not_written_once_is_the_one_that_is_null_now() -> None:
-    before, now = configuration(), configuration()
-    for tree, arguments in ((before, {"eta_min": 0.0}), (now, {"eta_min": 0.0, "T_max": None})):
-        tree["model"]["init_args"]["schedule"] = {"class_path": "CosineAnnealingLR", "init_args": arguments}
-    assert said(before, now) == said(now, before) == []
-    now["model"]["init_args"]["schedule"]["init_args"]["T_max"] = 7
-    assert said(before, now) == ["model.schedule.T_max: null in the run, 7 now"]

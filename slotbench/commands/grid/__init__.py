@@ -18,7 +18,6 @@ ACTIONS = {
     "check": "ask the parser about every point; runs nothing",
 }
 _EXAMPLES = """examples:
-  slotbench grid run experiments/grids/bouncing_balls_slots.yaml --dry-run
   slotbench grid run experiments/grids/bouncing_balls_slots.yaml --jobs 2
   slotbench grid show experiments/grids/bouncing_balls_slots.yaml
   slotbench compare experiments/grids/bouncing_balls_slots.yaml
@@ -39,9 +38,8 @@ def main(command: str, arguments: list[str]) -> int:
     action, *rest = arguments
     if action not in ACTIONS:
         near = f"; did you mean slotbench grid run {action}?" if action.endswith((".yaml", ".yml")) else ""
-        raise UserError(
-            f"grid has no action {action}{near or did_you_mean(action, ACTIONS, 0.5)}: {', '.join(ACTIONS)}"
-        )
+        near = near or did_you_mean(action, ACTIONS, 0.5)
+        raise UserError(f"grid has no action {action}{near}: {', '.join(ACTIONS)}")
     parser = _parser(action)
     if {"--help", "-h"} & {*rest}:
         parser.print_help()
@@ -53,9 +51,9 @@ def main(command: str, arguments: list[str]) -> int:
     has_point = action == "show" and len(rest) > 1 and not rest[1].startswith("-")
     given, settings = parser.parse_known_args(rest[1 + has_point :])
     given.file, given.point = Path(rest[0]), rest[1] if has_point else None
-    given.passed_on = [
-        word for option in _PASSED_ON for value in getattr(given, _name(option)) or () for word in (option, value)
-    ] + ["--wandb_artifacts"] * given.wandb_artifacts
+    passed_on = {option: getattr(given, option.strip("-").replace("-", "_")) or () for option in _PASSED_ON}
+    given.passed_on = [word for option, values in passed_on.items() for value in values for word in (option, value)]
+    given.passed_on += ["--wandb_artifacts"] * given.wandb_artifacts
     if action == "run":
         from slotbench.commands.grid.run import run
 
@@ -71,10 +69,6 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(f"{message}; {self.prog} --help lists the options")
 
 
-def _name(option: str) -> str:
-    return option.strip("-").replace("-", "_")
-
-
 def _parser(action: str) -> argparse.ArgumentParser:
     usage = f"slotbench grid {action} FILE {'[POINT] ' * (action == 'show')}[settings for all points] [options]"
     parser = _Parser(
@@ -88,47 +82,18 @@ def _parser(action: str) -> argparse.ArgumentParser:
         add_help=False,
     )
     add = parser.add_argument
-    add(
-        "--only",
-        action="append",
-        nargs="+",
-        default=[],
-        metavar="WHAT",
-        help="points whose id is like WHAT "
-        "('*core=RIM*'), or KEY=VALUE; values of one key are alternatives, different keys must all hold",
-    )
+    add("--only", action="append", nargs="+", default=[], help="points of an id like '*core=RIM*', or KEY=VALUE")
     add("--runs_dir", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default: runs)")
     add("--name", help="the grid's folder there (default: the file's name)")
-    add(
-        "--axis",
-        action="append",
-        default=[],
-        metavar="KEY+=VALUE",
-        help="another value of an axis, such as core+=MyCore; KEY=VALUE,... in place of the file's",
-    )
+    add("--axis", action="append", default=[], help="KEY+=VALUE adds to an axis; KEY=VALUE,... replaces its values")
     add("--threads", type=int, metavar="N", help="threads of each point (default: cores divided by jobs)")
     for option in _PASSED_ON:
         add(option, action="append", help="as of fit, for every point")
     add("--wandb_artifacts", action="store_true", help="as of fit, for every point")
-    if action == "show":
-        add("--json", action="store_true", help="for programs")
     if action == "run":
-        add(
-            "--jobs",
-            type=int,
-            metavar="N",
-            help="points that run at the same time (default: 1; slurm, ray: as many as "
-            "get a place); those of one GPU have equal parts of its memory",
-        )
-        add(
-            "--minutes",
-            type=float,
-            metavar="M",
-            help="end all by then: in the last minute no point is begun, half a "
-            "minute before the end those that run save and stop; the same command resumes them",
-        )
+        add("--jobs", type=int, metavar="N", help="points that run at the same time (default: 1; slurm, ray: any)")
+        add("--minutes", type=float, metavar="M", help="save and stop before so many minutes are over")
         add("--engine", choices=ENGINES, default="local", help="where the points run (default: local)")
-        add("--dry-run", action="store_true", help="print the points, run nothing")
         add("--retry-failed", action="store_true", help="run what has failed, too")
         add("--diverged", action="store_true", help="run what has diverged, too, from its last checkpoint")
         parser.epilog = f"--slurm.KEY VALUE asks SLURM for something, such as --slurm.partition gpu.\n\n{_EXAMPLES}"

@@ -22,12 +22,8 @@ __all__ = ["OpenGrid", "open_grid"]
 class OpenGrid:
     """A grid and where it is run.
 
-    Attributes:
-        grid: expanded.
-        folder: its folder, there already or not.
-        options: of `fit`, for every point, that are no settings.
-        axes: changes of the file's axes, as typed.
-        remembered: whether settings and axes are those of the last `grid run`.
+    `options` of `fit` hold for every point, `axes` are changes of the file's axes as typed; settings and axes are
+    `remembered` where they are those of the last `grid run`.
     """
 
     grid: Grid
@@ -59,15 +55,9 @@ class OpenGrid:
 
 
 def open_grid(given: argparse.Namespace, arguments: Sequence[str], *, remember: bool = True) -> OpenGrid:
-    """The grid that the arguments name.
+    """The grid that a command line names: the options of an action, and settings for all points.
 
-    Args:
-        given: the options of an action.
-        arguments: settings for all points.
-        remember: without settings, take those that the grid was last run with.
-
-    Raises:
-        UserError: there is no such grid, or it cannot be expanded.
+    Without settings, those that the grid was last run with are taken if `remember` says so.
     """
     content = read_grid_file(given.file)
     folder = GridFolder(given.runs_dir / (given.name or content.folder))

@@ -23,7 +23,7 @@ from slotbench.grids.expansion import Point, Stage
 from slotbench.grids.ledger import RESUMABLE, State
 from slotbench.grids.progress import Display, print_failure
 from slotbench.grids.protocol import choice_lines, choices, variant_of
-from slotbench.grids.status import counts, points, stage_name, status_lines
+from slotbench.grids.status import counts, points, stage_name
 
 __all__ = ["run"]
 
@@ -45,8 +45,6 @@ def run(given: argparse.Namespace, settings: list[str]) -> int:
     opened = open_grid(given, settings, remember=False)
     # of a grid with a protocol these are more than there are as yet
     chosen = choose(opened.grid.candidates, opened.grid, [word for words in given.only for word in words])
-    if given.dry_run:
-        return _dry_run(opened, _there(opened, chosen), given)
     with opened.folder.driven(), _sigterm_as_interrupt():
         return _Run(given, engine, limit).stages(opened, chosen)
 
@@ -86,14 +84,6 @@ def _engine(given: argparse.Namespace, slurm: Sequence[tuple[str, str]], limit: 
 
 def _startable(given: argparse.Namespace) -> tuple[State, ...]:
     return (*RESUMABLE, *(("failed",) if given.retry_failed else ()), *(("diverged",) if given.diverged else ()))
-
-
-def _dry_run(opened: OpenGrid, chosen: Sequence[Point], given: argparse.Namespace) -> int:
-    found = [opened.folder.point(point.id).status(opened.grid.file.metrics) for point in chosen]
-    print("\n".join(status_lines(opened.grid, opened.folder, chosen, found)))
-    start = [status for status in found if status.state in _startable(given)]
-    print(f"{points(len(start))} would be run; nothing has been started")
-    return 0
 
 
 def _there(opened: OpenGrid, chosen: Sequence[Point], stage: Stage | None = None) -> list[Point]:
@@ -144,8 +134,8 @@ class _Run:
         states = {point.id: folder.point(point.id).state() for point in chosen}
         start = {point.id for point in chosen if states[point.id] in _startable(self._given)}
         opened.write()
-        if start and (unchecked := folder.unchecked(opened.grid.points)):
-            _check_before_start(opened, unchecked, self._given)
+        if new := [point for point in chosen if point.id in start and not folder.point(point.id).path.exists()]:
+            _check_before_start(opened, new, self._given)
         left = [(point, states[point.id]) for point in chosen if point.id not in start]
         # a point that runs elsewhere may turn out to have been cut off
         wanted = [point for point in chosen if point.id in start or states[point.id] == "running"]
@@ -209,13 +199,9 @@ class _Run:
             print(f"to resume: {shlex.join(words)}")
 
 
-def _check_before_start(opened: OpenGrid, unchecked: Sequence[Point], given: argparse.Namespace) -> None:
-    """Checks a covering set of points, in a process that may import torch, and notes that they have been checked.
-
-    Raises:
-        UserError: the parser refuses some; names them, with the reasons.
-    """
-    some = covering(unchecked)
+def _check_before_start(opened: OpenGrid, new: Sequence[Point], given: argparse.Namespace) -> None:
+    """Checks a covering set of points, in a process that may import torch."""
+    some = covering(new)
     print(f"asking the parser about {points(len(some))} with every value of every axis ...", flush=True)
     only = [word for point in some for word in ("--only", point.id)]
     command = [sys.executable, "-P", "-m", "slotbench", "grid", "check", str(given.file), *opened.options]
@@ -223,8 +209,6 @@ def _check_before_start(opened: OpenGrid, unchecked: Sequence[Point], given: arg
     done = subprocess.run([*command, *opened.changes, *only, *where], capture_output=True, text=True, check=False)
     if done.returncode:
         raise UserError(f"nothing has been started: {(done.stdout + done.stderr).strip().removeprefix('slotbench: ')}")
-    # what differs in nothing but the seed has been seen with it
-    opened.folder.note_checked([*unchecked, *opened.grid.candidates])
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import subprocess
 import sys
@@ -16,8 +15,7 @@ from slotbench.grids.choosing import choose, find_point
 from slotbench.grids.expansion import Point
 from slotbench.grids.ledger import PointStatus
 from slotbench.grids.protocol import choices
-from slotbench.grids.status import points, status_lines, status_record
-from slotbench.io import dump_json
+from slotbench.grids.status import points, status_lines
 from slotbench.registry import RegistryError
 
 __all__ = ["check", "problems", "show", "test"]
@@ -33,13 +31,9 @@ def show(given: argparse.Namespace, settings: list[str]) -> int:
         return 0
     chosen = _chosen(given, opened)
     found = [opened.folder.point(point.id).status(opened.grid.file.metrics) for point in chosen]
-    if given.json:
-        record = json.loads(dump_json(status_record(opened.grid, opened.folder, chosen, found)))
-        print(json.dumps(record, indent=2, ensure_ascii=False))
-    else:
-        if opened.remembered:
-            print(f"as last run, with {shlex.join(opened.changes)}")
-        print("\n".join(status_lines(opened.grid, opened.folder, chosen, found)))
+    if opened.remembered:
+        print(f"as last run, with {shlex.join(opened.changes)}")
+    print("\n".join(status_lines(opened.grid, opened.folder, chosen, found)))
     return 0 if _is_done(opened, chosen, found) else 1
 
 
@@ -68,11 +62,7 @@ def test(given: argparse.Namespace, settings: list[str]) -> int:
 
 
 def check(given: argparse.Namespace, settings: list[str]) -> int:
-    """Asks the parser about every point.
-
-    Raises:
-        UserError: some cannot be run; says which and why.
-    """
+    """Asks the parser about every point."""
     opened = open_grid(given, settings, remember=False)
     chosen = choose(opened.grid.candidates, opened.grid, [word for words in given.only for word in words])
     found = problems(chosen, opened.options)

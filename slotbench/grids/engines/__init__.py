@@ -33,16 +33,10 @@ class EngineError(UserError):
 
 @dataclass(frozen=True)
 class Job:
-    """One point to run: a command that trains it, or resumes its training, in its folder.
+    """One point to run: a command that trains it, or resumes its training, in its folder, which exists.
 
-    The command is idempotent: run again after a kill it resumes, and after the end it does nothing. It ends with exit
-    code 0 only when the folder holds `result.json`.
-
-    Attributes:
-        id: the point's id, unique within the grid.
-        folder: the run folder that the command writes into; exists.
-        command: the program and its arguments.
-        environment: variables set on top of those of the driver.
+    Run again after a kill the command resumes, and after the end it does nothing. It ends with exit code 0 only when
+    the folder holds `result.json`. `environment` is set on top of that of the driver.
     """
 
     id: str
@@ -58,13 +52,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended.
-
-    Attributes:
-        id: the job's.
-        exit_code: of the command, negative for a signal; None if it never ran, or unknown.
-        reason: in a few words where the exit code does not say it: "preempted", "node fail", "timeout", ...
-    """
+    """How a job ended: the exit code, negative for a signal; None if unknown, then the reason says it in words."""
 
     id: str
     exit_code: int | None
@@ -96,11 +84,8 @@ class TimeLimit:
 class Engine(ABC):
     """Runs jobs; used by one driver from one thread. Whether a point is done it leaves to the ledger.
 
-    Attributes:
-        name: for the ledger.
-        threads: of a job where the engine decides them.
-        patience: seconds between two polls.
-        occupied: points that processes of an earlier driver run; the local engine leaves places for them.
+    `threads` of a job where the engine decides them, `patience` in seconds between two polls, and `occupied`: points
+    that processes of an earlier driver run, for which the local engine leaves places.
     """
 
     name = ""
@@ -128,13 +113,8 @@ class Engine(ABC):
 class CommandProcess:
     """A job's command as a child process, its output appended to the job's log.
 
-    May be used from a signal handler: nothing here waits for a lock that the interrupted code could hold.
-
-    Args:
-        job: what to run.
-        hidden: beginnings of names of environment variables that the command is not to see.
-        threads: for the command, where this machine knows better than the driver's.
-        own_session: whether it runs in a session of its own, which Ctrl-C on the terminal does not reach.
+    May be used from a signal handler: nothing here waits for a lock that the interrupted code could hold. Environment
+    variables that begin with `hidden` are not passed on; `threads` are this machine's, where it knows better.
     """
 
     def __init__(

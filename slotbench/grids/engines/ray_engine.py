@@ -5,29 +5,15 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import secrets
-import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from slotbench.grids.engines import THREADS, CommandProcess, Engine, EngineError, Job, Outcome
-from slotbench.io import dump_json, read_json_object_or_none, write_atomically
 
 __all__ = ["RayEngine", "run_job"]
 
-_BEGIN_FILE = "ray.json"
 _SAVE_SECONDS = 60.0
-
-
-@dataclass
-class _Task:
-    """A submitted job: its future, and the word that marks its beginning."""
-
-    job: Job
-    token: str
-    reference: Any
 
 
 class RayEngine(Engine):
@@ -49,7 +35,7 @@ class RayEngine(Engine):
             raise EngineError(f"--jobs is {jobs}; expected 1 or more")
         self.jobs = jobs
         self._queue: deque[Job] = deque()
-        self._tasks: dict[str, _Task] = {}
+        self._tasks: dict[str, Any] = {}
         self._remote: Any = None
 
     def submit(self, jobs: Sequence[Job]) -> None:
@@ -61,29 +47,24 @@ class RayEngine(Engine):
         """The jobs that have ended; submits the next ones to Ray."""
         import ray
 
-        by_reference = {task.reference: task for task in self._tasks.values()}
-        ended = ray.wait(list(by_reference), num_returns=len(by_reference), timeout=0)[0] if by_reference else []
-        outcomes = [_outcome(self._tasks.pop(by_reference[reference].job.id)) for reference in ended]
+        waiting = list(self._tasks.values())
+        ended = ray.wait(waiting, num_returns=len(waiting), timeout=0)[0] if waiting else []
+        outcomes = [_outcome(key, reference) for key, reference in self._tasks.items() if reference in ended]
+        for outcome in outcomes:
+            del self._tasks[outcome.id]
         self._start()
         return outcomes
 
     def running(self) -> Mapping[str, str]:
-        """Jobs that have begun: "ray pid 123 on node1"."""
-        begun = {
-            key: read_json_object_or_none(task.job.folder / _BEGIN_FILE) or {} for key, task in self._tasks.items()
-        }
-        return {
-            key: f"ray pid {begin['pid']} on {begin['host']}"
-            for key, begin in begun.items()
-            if begin.get("token") == self._tasks[key].token
-        }
+        """Jobs that Ray has."""
+        return dict.fromkeys(self._tasks, "ray")
 
     def cancel(self) -> None:
         """Empties the queue and interrupts every task, which lets its command save; waits for them."""
         import ray
 
         self._queue.clear()
-        references = [task.reference for task in self._tasks.values()]
+        references = list(self._tasks.values())
         for reference in references:
             ray.cancel(reference, force=False)
         if references:
@@ -91,11 +72,11 @@ class RayEngine(Engine):
 
     def _start(self) -> None:
         while self._queue and (self.jobs is None or len(self._tasks) < self.jobs):
-            job, token = self._queue[0], secrets.token_hex(8)
+            job = self._queue[0]
             cpus = int(job.environment.get(THREADS[0], "1"))
             if self._remote is None:
                 self._remote = self._connect(cpus)
-            self._tasks[job.id] = _Task(job, token, self._remote.options(num_cpus=cpus).remote(job, token))
+            self._tasks[job.id] = self._remote.options(num_cpus=cpus).remote(job)
             self._queue.popleft()
 
     def _connect(self, cpus: int) -> Any:
@@ -119,23 +100,21 @@ class RayEngine(Engine):
         return min(1.0, there) if self.jobs is None or self.jobs <= there else int(1e4 * there / self.jobs) / 1e4
 
 
-def run_job(job: Job, token: str) -> int | None:
+def run_job(job: Job) -> int | None:
     """On the node: runs the command to its end and returns its exit code."""
     process = CommandProcess(job, hidden=("SLURM_", "RAY_"))
     try:
-        begin = {"token": token, "pid": process.pid, "host": socket.gethostname()}
-        write_atomically(job.folder / _BEGIN_FILE, dump_json(begin))
         return process.wait()
     except KeyboardInterrupt:  # this is how Ray takes a task back
         return process.stop(_SAVE_SECONDS)
 
 
-def _outcome(task: _Task) -> Outcome:
+def _outcome(key: str, reference: Any) -> Outcome:
     import ray
 
     try:
-        return Outcome(task.job.id, ray.get(task.reference))
+        return Outcome(key, ray.get(reference))
     except ray.exceptions.TaskCancelledError:
-        return Outcome(task.job.id, None, "cancelled")
+        return Outcome(key, None, "cancelled")
     except ray.exceptions.RayError as error:
-        return Outcome(task.job.id, None, next(iter(str(error).splitlines()), type(error).__name__))
+        return Outcome(key, None, next(iter(str(error).splitlines()), type(error).__name__))

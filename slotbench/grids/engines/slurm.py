@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ _ENDED = {
 """States from which a job does not come back."""
 _ARRAY_SIZE = 1000  # SLURM refuses larger arrays, unless its MaxArraySize has been raised
 _CANCEL_SECONDS = 45.0
-_ASKS_BEFORE_GIVING_UP = 2  # a node's last words may take longer on a shared disk than squeue to forget the job
 _SIGNAL_SECONDS = 3.0
 # A command of one process is not to know that it is in SLURM: Lightning would want to be started by srun, and would
 # requeue the job by itself.
@@ -48,11 +47,7 @@ _HIDDEN = ("SLURM_", "SLURMD_", "SRUN_", "PMI_", "PMIX_", "SUBMITIT_")
 
 
 def slurm_options(settings: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """The options of pairs of KEY and VALUE of `--slurm.KEY VALUE`; `setup` and `sbatch` may be given several times.
-
-    Raises:
-        EngineError: a key is unknown, or a value is not what its key takes.
-    """
+    """The options of pairs of KEY and VALUE of `--slurm.KEY VALUE`; `setup` and `sbatch` may be given several times."""
     found: dict[str, Any] = {**_DEFAULTS, "setup": [], "sbatch": []}
     for given, text in settings:
         key = given.replace("-", "_")
@@ -77,9 +72,6 @@ class SlurmEngine(Engine):
     Args:
         options: of `slurm_options`, what each point asks for.
         jobs: points to run at once; None leaves it to SLURM.
-
-    Raises:
-        EngineError: submitit or the commands of SLURM are not here.
     """
 
     name = "slurm"
@@ -87,19 +79,15 @@ class SlurmEngine(Engine):
     def __init__(self, options: Mapping[str, Any], jobs: int | None = None) -> None:
         if importlib.util.find_spec("submitit") is None:
             raise EngineError('--engine slurm needs submitit: pip install "slotbench[grid]"; or use --engine local')
-        missing = [name for name in ("sbatch", "srun", "squeue", "scancel", "scontrol") if shutil.which(name) is None]
-        if missing:
-            raise EngineError(
-                f"--engine slurm needs the commands of SLURM, and there is no {', '.join(missing)} here; type it on a "
-                "login node of the cluster, or use --engine local"
-            )
+        if shutil.which("sbatch") is None:
+            raise EngineError("--engine slurm needs the commands of SLURM, as on a login node; or use --engine local")
         self._options, self._jobs = options, jobs
         self._num_tasks = options["nodes"] * options["tasks_per_node"]
         # whatever the driver's machine has
         self.threads = options.get("cpus_per_task", 1)
         self._watched: dict[str, Any] = {}
         self._queue: dict[str, tuple[str, str]] = {}
-        self._asks_without: dict[str, int] = {}
+        self._gone: set[str] = set()
         self._asked = float("-inf")
 
     def submit(self, jobs: Sequence[Job]) -> None:
@@ -111,7 +99,7 @@ class SlurmEngine(Engine):
         new = []
         for job in jobs:
             earlier = str((read_json_object_or_none(job.folder / SUBMISSION_FILE) or {}).get("job"))
-            if self._queue.get(earlier, ("COMPLETED", ""))[0] in _ENDED:
+            if self._state(earlier) in _ENDED:
                 new.append(job)
             else:
                 self._watched[job.id] = submitit.SlurmJob(_scripts(job), earlier, range(self._num_tasks))
@@ -120,19 +108,24 @@ class SlurmEngine(Engine):
 
     def poll(self) -> list[Outcome]:
         """The jobs that have ended; asks squeue every `ask_seconds`."""
-        ended = [_outcome(key, job) for key, job in self._watched.items() if _has_ended(job)]
+        ended = {key: _outcome(key, job) for key, job in self._watched.items() if _has_ended(job)}
         if time.monotonic() - self._asked >= self._options["ask_seconds"] and self._ask():
-            ended += self._lost({outcome.id for outcome in ended})
-        for outcome in ended:
-            del self._watched[outcome.id]
-        return ended
+            # a node's last words may take longer on a shared disk than squeue takes to forget the job
+            gone = {key for key, job in self._watched.items() if self._state(job.job_id) in _ENDED}
+            for key in sorted(gone & self._gone - ended.keys()):
+                state = self._queue.get(self._watched[key].job_id, ("ended without a word", ""))[0]
+                ended[key] = Outcome(key, None, state.lower().replace("_", " "))
+            self._gone = gone
+        for key in ended:
+            del self._watched[key]
+        return list(ended.values())
 
     def running(self) -> Mapping[str, str]:
         """Jobs on a node, by the last answer of squeue: "slurm job 7_2 on node1"."""
         return {
             key: f"slurm job {job.job_id} on {self._queue[job.job_id][1]}"
             for key, job in self._watched.items()
-            if self._queue.get(job.job_id, ("PENDING", ""))[0] not in _ENDED | {"PENDING", "CONFIGURING", "REQUEUED"}
+            if self._state(job.job_id) not in {*_ENDED, "PENDING", "CONFIGURING", "REQUEUED"}
         }
 
     def cancel(self) -> None:
@@ -142,13 +135,16 @@ class SlurmEngine(Engine):
             # --quiet: a job that has ended in the meantime is no error
             subprocess.run(["scancel", "--quiet", *left[start : start + 100]], capture_output=True, check=False)
         end = time.monotonic() + _CANCEL_SECONDS
-        while time.monotonic() < end and any(not _has_ended(job) for job in self._watched.values()):
-            if self._ask() and all(self._queue.get(job, ("COMPLETED", ""))[0] in _ENDED for job in left):
+        while time.monotonic() < end and not all(map(_has_ended, self._watched.values())):
+            if self._ask() and all(self._state(job) in _ENDED for job in left):
                 break
             time.sleep(1.0)
         # the driver polls once more, and then nothing waits for a node's last output
-        self._asks_without = dict.fromkeys(self._watched, _ASKS_BEFORE_GIVING_UP)
-        self._asked = float("-inf")
+        self._gone, self._asked = set(self._watched), float("-inf")
+
+    def _state(self, job_id: str) -> str:
+        """Of a job, by the last answer of squeue; one that SLURM has forgotten has completed."""
+        return self._queue.get(job_id, ("COMPLETED", ""))[0]
 
     def _submit_array(self, jobs: Sequence[Job]) -> None:
         import submitit
@@ -193,15 +189,6 @@ class SlurmEngine(Engine):
         rows = [line.strip().split("|") for line in answer.splitlines()]
         self._queue = {row[0]: (row[1], row[2]) for row in rows if len(row) == 3}
         return True
-
-    def _lost(self, ended: set[str]) -> Iterator[Outcome]:
-        """Jobs that SLURM has ended or forgotten, and that have left no file."""
-        for key, job in self._watched.items():
-            state, _ = self._queue.get(job.job_id, ("", ""))
-            gone = not state or state in _ENDED
-            self._asks_without[key] = self._asks_without.get(key, 0) + 1 if gone else 0
-            if self._asks_without[key] >= _ASKS_BEFORE_GIVING_UP and key not in ended:
-                yield Outcome(key, None, state.lower().replace("_", " ") or "ended without a word")
 
 
 class SlurmTask:

@@ -44,7 +44,7 @@ def test_where_looking_means_waiting_it_is_noticed_before_the_next_checkpoint(
     assert folder.info["step"] == 8  # where a validation was due
     good, problems = find_good(folder.checkpoints)
     assert good is not None
-    assert (good.step, problems) == (4, [])
+    assert (good.step, problems) == (4, {})
 
 
 @pytest.mark.parametrize("every", [1, 3])

@@ -40,11 +40,12 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()  # torch looks at no checksum
-        if damaged is not None:
-            raise FileError(f"{path} is damaged")
-        content: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
         raise FileError(f"{path} is damaged or cut off: {error}") from error
+    if damaged is not None:
+        raise FileError(f"{path} is damaged: the checksum of {damaged} in it is wrong")
+    try:
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
         # the first line of torch's answer, which is a page long
         reason = str(error).strip().partition("\n")[0] or type(error).__name__

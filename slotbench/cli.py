@@ -40,15 +40,14 @@ COMMANDS = {
     "doctor": ("doctor", "check this installation, and say what to type where something is wrong"),
 }
 
-_EXAMPLES = (
-    ("slotbench demo", "trained models on new clips: pictures and a GIF"),
-    ("slotbench fit --config experiments/blinking_balls.yaml", "train; needs no download and no GPU"),
-    ("slotbench fit --config FILE --model.core NAME", "the same with another temporal core"),
-    ("slotbench plugins cores", "which cores there are"),
-    ("slotbench test runs/NAME/ID", "evaluate a finished run"),
-    ("slotbench grid run FILE --jobs 2", "train every point of a grid"),
-    ("slotbench compare runs/NAME", "one table of runs, over seeds"),
-)
+_EXAMPLES = """\
+  slotbench demo                                               trained models on new clips: pictures and a GIF
+  slotbench fit --config experiments/blinking_balls.yaml       train; needs no download and no GPU
+  slotbench fit --config FILE --model.core NAME                the same with another temporal core
+  slotbench plugins cores                                      which cores there are
+  slotbench test runs/NAME/ID                                  evaluate a finished run
+  slotbench grid run FILE --jobs 2                             train every point of a grid
+  slotbench compare runs/NAME                                  one table of runs, over seeds"""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -82,11 +81,6 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         # the parser after printing its help, or a run that was stopped by a signal
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except MemoryError:
-        if debug:
-            traceback.print_exc()
-        print("slotbench: there is not enough memory for this on the machine as it is", file=sys.stderr)
-        return 1
     except BrokenPipeError:
         # the reader of our output has gone, as in `slotbench plugins | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -114,19 +108,9 @@ def _command(name: str, arguments: list[str]) -> int:
 
 
 def _help() -> str:
-    width = max(len(command) for command, _ in _EXAMPLES)
-    return "\n".join(
-        [
-            f"slotbench {__version__}: one bench for slot-based and object-centric video models",
-            "",
-            "Usage: slotbench COMMAND ...",
-            "",
-            "Commands:",
-            *(f"  {name}  {summary}" for name, (_, summary) in COMMANDS.items()),
-            "",
-            "Examples:",
-            *(f"  {command:<{width}}  {meaning}" for command, meaning in _EXAMPLES),
-            "",
-            "slotbench COMMAND --help says more about a command; --debug shows the traceback of an error.",
-        ]
+    commands = "\n".join(f"  {name:<10}{summary}" for name, (_, summary) in COMMANDS.items())
+    return (
+        f"slotbench {__version__}: one bench for slot-based and object-centric video models\n\n"
+        f"Usage: slotbench COMMAND ...\n\nCommands:\n{commands}\n\nExamples:\n{_EXAMPLES}\n\n"
+        "slotbench COMMAND --help says more about a command; --debug shows the traceback of an error."
     )

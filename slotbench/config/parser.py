@@ -150,18 +150,9 @@ def _with_names(tree: Any) -> Any:
 
 
 # Starts of log lines: advertisements, and facts that our own opening lines say in one line.
-_CHATTER = (
-    "💡 Tip",
-    "GPU available",
-    "TPU available",
-    "HPU available",
-    "Seed set to",
-    "Loading `train_dataloader`",
-    "`Trainer.fit` stopped",
-    "Restoring states from",
-    "Restored all states",
-    "Loaded model weights",
-    "\nDetected KeyboardInterrupt",
+_CHATTER = re.compile(
+    r"(\[rank: \d+\] )?(💡 Tip|[GTH]PU available|Seed set to|Loading `train_dataloader`|`Trainer.fit` stopped"
+    r"|Restor(ing|ed all) states from|Loaded model weights|\nDetected KeyboardInterrupt)"
 )
 # Starts of warnings.
 _KNOWN = (
@@ -176,8 +167,7 @@ _KNOWN = (
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    message = re.sub(r"^\[rank: \d+\] ", "", record.getMessage())
-    return not message.startswith(_CHATTER)
+    return _CHATTER.match(record.getMessage()) is None
 
 
 def filter_messages() -> None:

@@ -62,24 +62,19 @@ class RunPlace:
         if path is None:
             self._is_new = True
             return True
-        exists = (path / RECORD).is_file()
-        if self._options.resume is not None or exists:
-            folder = RunFolder.open(path)
+        if self._options.resume is not None:
+            RunFolder.open(path)
         if self.is_first:
             if path.is_file():
                 raise UserError(f"--run_dir {path} is a file; expected a folder, or a path where there is nothing yet")
             self._made = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
             self._take_lock(path)
-            exists = (path / RECORD).is_file()  # another process may just have made it, and ended
-        if not exists:
-            self._is_new = True
+        self._is_new = not (path / RECORD).is_file()
+        self.is_resumed = not self._is_new
+        if self._is_new or not (path / CONFIG).is_file():  # or killed between two files: nothing has been trained
             return True
         folder = RunFolder.open(path)
-        if not (path / CONFIG).is_file():
-            # killed between two files: nothing has been trained
-            self.is_resumed = True
-            return True
         self._differences = self._compared(folder)
         if folder.has_diverged and not self._differences:
             result = folder.result or {}
@@ -91,7 +86,6 @@ class RunPlace:
                 count = f"{step:,} steps, " if isinstance(step, int) else ""
                 print(path if self._options.quiet else f"{path} is finished: {count}result in {path / RESULT}")
             return False
-        self.is_resumed = True
         return True
 
     def resolve(self, values: Any, typed: Collection[str]) -> None:
@@ -141,11 +135,9 @@ class RunPlace:
 
     def give_up(self) -> None:
         """Removes the files of a run that never started; a run that has begun keeps everything."""
-        if not self.is_first or not self._is_new or self._lock is None:
-            return  # a run that has begun, or another process's
         path = self.folder.path if self.folder is not None else self._path
-        if path is None or not path.is_dir():
-            return
+        if not self._is_new or self._lock is None or path is None or not path.is_dir():
+            return  # a run that has begun, or another process's
         if self.folder is not None:
             if self.folder.history() or any(self.folder.checkpoints.iterdir()):
                 return

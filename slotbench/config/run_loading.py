@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from slotbench import registry
@@ -51,7 +51,9 @@ def load_run(
     Raises:
         UserError: there is no such run or checkpoint, it is damaged, or it does not fit the configuration.
     """
-    arguments = [word for key, value in (changes or {}).items() for word in (f"--{key}", _as_yaml(value))]
+    arguments: list[str] = []
+    for key, value in (changes or {}).items():
+        arguments += [f"--{key}", str(value) if isinstance(value, str | Path) else json.dumps(value)]
     options = RunOptions(plugin=[Path(file) for file in plugins], allow_import=list(allow_import))
     try:
         with parser_unchanged():
@@ -98,10 +100,3 @@ def _load_weights(task: Task, checkpoint: Path, folder: RunFolder) -> int:
             lines(f"{checkpoint} does not fit the run's configuration: {first}", run=str(folder.path))
         ) from error
     return int(held.get("global_step", 0))
-
-
-def _as_yaml(value: Any) -> str:
-    """A value as it is typed on the command line."""
-    if isinstance(value, str | Path):
-        return str(value)
-    return yaml.safe_dump(value, default_flow_style=True, width=2**20).removesuffix("\n").removesuffix("\n...")

@@ -50,10 +50,6 @@ _CONTEXT_BYTES = 5e8  # of a device, that CUDA takes for each process beside wha
 _REFUSALS = (DataFilesError, WeightError, RunFolderError, KernelError, TrainingSettingsError, MisconfigurationException)
 
 
-class _NothingToDoError(Exception):
-    """The run is finished."""
-
-
 def train(command: str, given: Given, options: RunOptions, run: Path | None) -> int:
     """Parses, builds and runs what `read_command_line` has read; returns the exit code.
 
@@ -67,15 +63,12 @@ def train(command: str, given: Given, options: RunOptions, run: Path | None) -> 
     place = RunPlace(options, find_launch(_rank())) if command == "fit" else None
     try:
         _RunningCLI(command, given, options, run, place)
-    except _NothingToDoError:
-        return 0
     except (UserError, pickle.UnpicklingError, *_REFUSALS) as error:
         if place is not None:
             place.give_up()
         if isinstance(error, UserError):
             raise
-        message = _not_weights_only(error) if isinstance(error, pickle.UnpicklingError) else str(error)
-        raise UserError(message) from error
+        raise UserError(str(error)) from error
     except DivergedError as error:
         if place is not None and place.folder is not None and place.is_first:
             place.finish()
@@ -134,7 +127,7 @@ class _RunningCLI(SlotbenchCLI):
     def before_instantiate_classes(self) -> None:
         """Checks the run folder before anything is built: a finished run needs no building."""
         if self._place is not None and not self._place.look(self.yaml()):
-            raise _NothingToDoError
+            raise SystemExit(0)
         if self._place is not None:
             self._place.resolve(self.values, self._given.typed)
         elif self._run is not None:
@@ -158,8 +151,7 @@ class _RunningCLI(SlotbenchCLI):
         """Builds the trainer, after the loggers and callbacks that record the run."""
         config = self.config_init[self._command]["trainer"]
         if self._command == "fit":
-            _check_trainer(config)
-            _check_training_settings(self.model, config)
+            _check_training(self.model, config)
         self.config_init[self._command]["weights_only"] = self._weights_only()
         folder, loggers, callbacks = self._recorders()
         config["logger"] = [*loggers, *_as_list(config.get("logger"))] or False
@@ -226,20 +218,13 @@ def _rank() -> int:
     return rank
 
 
-def _check_trainer(trainer: Namespace) -> None:
-    """Refuses settings that Lightning takes and that cannot work in a run."""
-    devices, cores = str(trainer.get("devices")), os.cpu_count() or 1
-    on_cpu = trainer.get("accelerator") == "cpu" or not torch.accelerator.is_available()
-    if on_cpu and devices.isdecimal() and int(devices) > _PROCESSES_PER_CORE * cores:
-        most = f"at most {_PROCESSES_PER_CORE * cores}, {_PROCESSES_PER_CORE} a core"
-        raise UserError(lines(f"{int(devices):,} processes on the CPU", key="trainer.devices", expected=most))
-    if trainer.get("precision") in ("16-true", "bf16-true"):
-        what = "weights of half precision do not work: the frames arrive in float32"
-        raise UserError(lines(what, key="trainer.precision", expected="bf16-mixed"))
-
-
-def _check_training_settings(task: Task, trainer: Namespace) -> None:
+def _check_training(task: Task, trainer: Namespace) -> None:
     """Refuses settings that make training impossible, before there is a run folder."""
+    devices, most = str(trainer.get("devices")), _PROCESSES_PER_CORE * (os.cpu_count() or 1)
+    on_cpu = trainer.get("accelerator") == "cpu" or not torch.accelerator.is_available()
+    if on_cpu and devices.isdecimal() and int(devices) > most:
+        what = f"{int(devices):,} processes on the CPU"
+        raise UserError(lines(what, key="trainer.devices", expected=f"at most {most}, {_PROCESSES_PER_CORE} a core"))
     steps, epochs = trainer.get("max_steps", -1), trainer.get("max_epochs")
     endless = steps == -1 and (epochs == -1 or (epochs is None and trainer.get("max_time") is not None))
     # of epochs the number of batches is not known yet: the schedule is asked when the training starts
@@ -249,22 +234,11 @@ def _check_training_settings(task: Task, trainer: Namespace) -> None:
 def _check_checkpoint(command: str, path: str | None, run: Path | None, weights_only: bool) -> None:
     if path is None or (command == "fit" and path in ("last", "hpc", "registry")):
         return
-    if Path(path).is_file():
-        if weights_only:
-            check_whole(Path(path), command, run)
-        return
-    beside = Path(path).parent
-    there = [str(file) for file in sorted(beside.glob("*.ckpt"))] if beside.is_dir() else []
-    raise UserError(lines(f"no checkpoint {path}{did_you_mean(path, there)}", there=", ".join(there)))
-
-
-def _not_weights_only(error: pickle.UnpicklingError) -> str:
-    reasons = str(error).strip().splitlines()
-    return lines(
-        "the checkpoint holds more than weights and plain values, or is damaged; reading it could run code",
-        given=next((line.strip() for line in reasons if "GLOBAL" in line), reasons[0] if reasons else None),
-        **{"to allow it": "--weights_only false  (only if you trust the file)"},
-    )
+    if not Path(path).is_file():
+        near = did_you_mean(path, [str(file) for file in Path(path).parent.glob("*.ckpt")])
+        raise UserError(f"no checkpoint {path}{near}")
+    if weights_only:
+        check_whole(Path(path), command, run)
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -35,13 +35,7 @@ class Typed(NamedTuple):
 
 
 class Given(NamedTuple):
-    """The settings of a command line and its files.
-
-    Attributes:
-        tree: of the files, and of the settings that change it.
-        rest: words of the command line that are left to the parser.
-        typed: settings of the command line by their key, such as "model.core".
-    """
+    """The tree of a command line and its files, the words left to the parser, and what is typed, by its key."""
 
     tree: dict[str, Any]
     rest: list[str]
@@ -77,9 +71,7 @@ def config_files(arguments: Sequence[str]) -> list[Path]:
 def read_tree(arguments: Sequence[str]) -> Given:
     """Reads the files and settings of a command line, and imports the components that they name.
 
-    Raises:
-        UserError: a file is missing or no configuration.
-        RegistryError: a component is unknown, which is said before any is imported, or cannot be imported.
+    What is missing or no configuration, and a component that is unknown, is said before any is imported.
     """
     tree: dict[str, Any] = {}
     settings: list[Typed] = []
@@ -104,12 +96,7 @@ def read_tree(arguments: Sequence[str]) -> Given:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """What a configuration file holds.
-
-    Raises:
-        UserError: it is missing, or no configuration.
-        FileError: it cannot be read.
-    """
+    """What a configuration file holds; an error says what is wrong with it."""
     if (path / "run.json").is_file():
         raise UserError(lines(f"{path} is a run", **{"to resume it": f"slotbench fit --resume {path}"}))
     if not path.is_file():
@@ -200,31 +187,37 @@ def _exchanged(key: str, before: Any, name: str) -> dict[str, Any]:
     return {"class_path": name, "init_args": still_taken(cls, given)}
 
 
-def _check_names(tree: Any, key: str = "") -> None:
-    """Refuses a component that is not registered, by the last word of its key; imports nothing."""
-    if key in _KINDS and (isinstance(tree, str) or (isinstance(tree, dict) and "class_path" in tree)):
-        _check_name(key, tree if isinstance(tree, str) else tree["class_path"])
-    if isinstance(tree, dict):
-        for name, item in (tree.get("init_args") or {} if "class_path" in tree else tree).items():
-            _check_names(item, str(name))
+def _check_names(tree: dict[str, Any]) -> None:
+    """Refuses components that are not registered, by the last word of their key; imports nothing."""
+    for key, _, name in _parts(tree):
+        _check_name(key, name)
 
 
-def _name_classes(tree: Any, key: str = "") -> None:
+def _check_name(key: str, name: str | None) -> None:
+    kind = _KINDS.get(key)
+    if kind and name not in (None, "null") and _NAME.fullmatch(str(name)) and name not in registry.names(kind):
+        raise registry.unknown(kind, str(name))
+
+
+def _name_classes(tree: dict[str, Any]) -> None:
     """Names registered components by where they are defined: another module may have a class of the same name."""
+    for key, holder, name in list(_parts(tree)):
+        if holder is not None and (kinds := registry.kinds_of(name)):
+            cls = registry.load(_KINDS[key] if _KINDS.get(key) in kinds else kinds[0], name)
+            holder["class_path"] = f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _parts(tree: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any] | None, str]]:
+    """The last word of the key, the mapping and the class of every part; a part may be its class's name alone."""
+    if isinstance(tree, str) and key in _KINDS:
+        yield key, None, tree
     if not isinstance(tree, dict):
         return
-    if isinstance(name := tree.get("class_path"), str) and (kinds := registry.kinds_of(name)):
-        cls = registry.load(_KINDS[key] if _KINDS.get(key) in kinds else kinds[0], name)
-        tree["class_path"] = f"{cls.__module__}.{cls.__qualname__}"
-    for name, item in (tree.get("init_args") or {} if "class_path" in tree else tree).items():
-        _name_classes(item, str(name))
-
-
-def _check_name(key: str, name: Any) -> None:
-    kind = _KINDS.get(key)
-    named = kind is not None and isinstance(name, str) and name != "null" and _NAME.fullmatch(name)
-    if named and name not in registry.names(kind):
-        raise registry.unknown(kind, name)
+    if isinstance(tree.get("class_path"), str):
+        yield key, tree, tree["class_path"]
+        tree = tree.get("init_args") or {}
+    for name, item in tree.items():
+        yield from _parts(item, str(name))
 
 
 def _names_in(value: Any) -> Iterator[str]:

@@ -64,7 +64,7 @@ def test_lightnings_spelling_is_taken_too(evaluate):
     assert (code, used) == (0, "best.ckpt")
 
 
-@pytest.mark.parametrize("command", ["validate", "test", "predict", "probe"])
+@pytest.mark.parametrize("command", ["test", "probe"])
 def test_a_cut_checkpoint_is_named_with_the_whole_one_beside_it(command: str, path: Path, evaluate):
     cut(path / "checkpoints" / "last.ckpt")
     code, said, _ = evaluate(command)
@@ -103,39 +103,7 @@ def test_another_core_than_the_checkpoints_is_named_with_the_one_that_it_has(pat
     assert "core.more only in the checkpoint" in said
 
 
-@pytest.mark.parametrize("given", ["best", "last"])
-def test_without_a_run_the_best_and_the_last_mean_nothing(
-    given: str, workspace: Path, tiny_components: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["--config", "tiny.yaml", "--plugin", str(tiny_components), "--ckpt_path", given]
-    assert run(["test", *arguments]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"{given} names a checkpoint of a run, and no run is given" in said
-    assert f"slotbench test RUN --checkpoint {given}" in said
-
-
 def test_a_file_is_evaluated_without_a_run(path: Path, workspace: Path, tiny_components: Path) -> None:
     file = str(path / "checkpoints" / "best.ckpt")
     arguments = ["--config", "tiny.yaml", "--plugin", str(tiny_components), "--checkpoint", file]
     assert run(["test", *arguments]) == 0
-
-
-def test_fit_says_what_goes_on_and_what_starts_from_weights(
-    workspace: Path, tiny_components: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["fit", "--config", "tiny.yaml", "--plugin", str(tiny_components), "--checkpoint", "best"]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "fit takes no --checkpoint" in said
-    assert "slotbench fit --resume RUN" in said
-    assert "--model.init_from" in said
-
-
-def test_a_probe_names_both_cores_too(path: Path, evaluate) -> None:
-    last = path / "checkpoints" / "last.ckpt"
-    content = torch.load(last, weights_only=True)
-    content["state_dict"]["core.more"] = torch.zeros(2)
-    content["hyper_parameters"]["core"]["class_path"] = "elsewhere.OtherCore"
-    torch.save(content, last)
-    code, said, _ = evaluate("probe")
-    assert code == 2
-    assert "the checkpoint has the core OtherCore, and the configuration names TinyCore" in said

@@ -81,12 +81,6 @@ def test_saved_configuration_is_complete_and_gives_itself_again(command, capsys)
     assert capsys.readouterr().out == saved.read_text()
 
 
-def test_run_of_a_saved_configuration_has_the_name_of_the_first_run(command):
-    command("fit", "--name", "first")
-    command("fit", on=("--config", str(only_run("first") / "config.yaml")))
-    assert len(list(Path("runs/first").iterdir())) == 2
-
-
 def test_show_prints_only_yaml_without_sizes_that_come_from_the_data(command, capsys):
     command("show", on=("tiny.yaml",))
     config = shown(capsys)
@@ -104,22 +98,6 @@ def test_arguments_can_be_overridden(command, capsys, spelling):
     }
     command("show", *overrides[spelling], on=("tiny.yaml",))
     assert shown(capsys)["model"]["init_args"]["core"]["init_args"] == {"num_slots": 5, "dim": 8, "depth": 2}
-
-
-def test_swapping_a_part_drops_the_arguments_it_does_not_have(command, capsys):
-    command("show", "--model.core", "OtherCore", "--model.core.heads", "4", on=("tiny.yaml",))
-    assert shown(capsys)["model"]["init_args"]["core"] == {
-        "class_path": "OtherCore",
-        "init_args": {"num_slots": 3, "heads": 4, "mode": "a"},
-    }
-
-
-def test_later_files_change_earlier_ones(command, capsys):
-    Path("more.yaml").write_text("model: {init_args: {core: {class_path: OtherCore}}}\ntrainer: {max_epochs: 7}\n")
-    command("show", "--config", "more.yaml", on=("tiny.yaml",))
-    config = shown(capsys)
-    assert config["model"]["init_args"]["core"]["class_path"] == "OtherCore"
-    assert config["trainer"]["max_epochs"] == 7
 
 
 load = registry.load
@@ -151,18 +129,6 @@ def test_run_folder_stands_for_its_configuration_and_last_checkpoint(command, ca
     captured = capsys.readouterr()
     assert captured.out.startswith(f"{evaluation} {folder}\n")
     assert sorted(Path("runs/tiny").iterdir()) == [folder], "an evaluation is no new run"
-
-
-def test_evaluating_what_is_no_run_is_explained(workspace, capsys):
-    assert run(["test", "nowhere"]) == 2
-    assert "no run folder at nowhere" in capsys.readouterr().err
-
-
-def test_evaluating_a_run_without_checkpoint_is_explained(command, capsys):
-    command("fit")
-    (only_run() / "checkpoints" / "last.ckpt").unlink()
-    assert run(["test", str(only_run())]) == 2
-    assert "has no checkpoint yet" in capsys.readouterr().err
 
 
 def test_callbacks_and_loggers_of_the_file_are_kept(command):
@@ -288,20 +254,6 @@ def test_a_named_kernel_that_cannot_run_here_says_why(tmp_path, capsys):
     message = capsys.readouterr().err
     assert "kernel 'mamba_ssm' of selective_scan cannot run: it runs on CUDA" in " ".join(message.split())
     assert "Traceback" not in message
-
-
-def test_a_data_set_whose_files_are_missing_ends_in_a_sentence_and_no_traceback(tmp_path, capsys):
-    config = {
-        "model": {"class_path": "SlotAutoencoding", "init_args": PARTS},
-        "data": {"class_path": "MOVi", "init_args": {"path": str(tmp_path / "nowhere"), "resolution": 16}},
-        "trainer": {"max_steps": 1, "accelerator": "cpu"},
-    }
-    path = tmp_path / "movi.yaml"
-    path.write_text(yaml.safe_dump(config))
-    assert run(["fit", "--config", str(path), "--runs_dir", str(tmp_path / "runs")]) == 2
-    error = capsys.readouterr().err
-    assert "split of MOVi: the folder" in error
-    assert "Traceback" not in error
 
 
 @pytest.fixture

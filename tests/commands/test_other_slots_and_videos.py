@@ -138,45 +138,6 @@ def test_a_movie_is_one_video_whatever_its_length_and_every_call_has_a_folder(dr
     assert not list(second.glob("*.npz"))
 
 
-@pytest.mark.parametrize(
-    ("command", "save", "said"),
-    [
-        ("predict", "slts", "did you mean slots?"),
-        ("predict", "reconstruction,", None),
-        ("test", "slots", "--save is for predict, and this is test"),
-    ],
-)
-def test_what_cannot_be_saved_is_said_before_anything_is_built(
-    drawn: Path, folder: Path, command: str, save: str, said: str | None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = ["--data", "VideoFolder", "--data.path", str(folder / "videos")]
-    assert run([command, str(drawn), *other, "--save", save]) == (0 if said is None else 2)
-    if said is not None:
-        assert said in " ".join(capsys.readouterr().err.split())
-
-
-def test_movies_of_other_channels_get_a_sentence_with_what_to_type(
-    drawn: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = ["--data", "VideoFolder", "--data.path", str(folder / "videos"), "--data.channels", "1"]
-    assert run(["predict", str(drawn), *other]) == 2
-    error = " ".join(capsys.readouterr().err.split())
-    assert "trained on frames of 16 x 16 pixels with 3 channels (colour), and the data give" in error
-    assert "16 x 16 with 1 channel (grey); choose data of 3 channels (colour)" in error
-    assert "--data.channels 3" in error
-
-
-def test_a_picture_of_an_earlier_test_stays_as_it_was(drawn: Path) -> None:
-    before = set((drawn / "media").glob("test-*"))
-    assert run(["test", str(drawn)]) == 0
-    (first,) = set((drawn / "media").glob("test-*")) - before
-    content = {file.name: file.read_bytes() for file in first.iterdir()}
-    assert content
-    assert run(["test", str(drawn), "--model.core.num_slots", "5"]) == 0
-    assert {file.name: file.read_bytes() for file in first.iterdir()} == content
-    assert len(set((drawn / "media").glob("test-*")) - before) == 2
-
-
 def test_a_size_that_was_asked_for_is_kept(drawn: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = ["--data", "VideoFolder", "--data.path", str(folder / "videos"), "--data.eval_frames", "4"]
     assert run(["predict", str(drawn), *other, "--data.resolution", "32"]) == 2

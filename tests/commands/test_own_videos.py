@@ -104,11 +104,3 @@ def test_the_data_set_of_the_page_is_found_and_trained_on(here: Path, capsys: py
     (here / "packed" / "val.npz").unlink()
     assert run([*fit, *QUICK, *SMALL, "--name", "less"]) == 2
     assert "there is no packed/val.npz" in " ".join(capsys.readouterr().err.split())
-
-
-def test_the_data_set_of_the_page_cuts_clips_by_their_index_alone(here: Path) -> None:
-    registry.load_file(here / "packed_videos.py")
-    clips = registry.load("datasets", "PackedVideos")(str(here / "packed")).dataset("train")
-    together, alone = clips.clips([5, 2]), clips.clips([2])
-    assert (together.frames[1:] == alone.frames).all()
-    assert together.frames.shape == (2, 3, 3, 32, 32)

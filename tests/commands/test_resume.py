@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import itertools
 import json
 import os
 import shutil
@@ -19,7 +17,6 @@ import torch
 import yaml
 from tiny_configs import COMPONENTS, components_in
 
-from slotbench.callbacks.run_checkpoint import CheckpointFile
 from slotbench.cli import run
 from slotbench.runs.folder import RunFolder
 
@@ -253,30 +250,6 @@ def test_damaged_checkpoints_are_passed_over_and_named(
     assert_same_end("all damaged", reference)
 
 
-def test_a_full_disk_ends_the_run_in_one_line_and_leaves_the_last_checkpoint(
-    reference: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    saved = itertools.count()
-    save = CheckpointFile.save_checkpoint
-
-    def full(self: CheckpointFile, content: dict, path: Path, storage_options: object = None) -> None:
-        if next(saved) == 1:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        save(self, content, path, storage_options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(CheckpointFile, "save_checkpoint", full)
-        assert fit("full") == 1
-    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("slotbench:")]
-    assert len(error) == 1
-    assert "full failed: No space left on device" in error[0]
-    info = RunFolder.open("full").info
-    assert (info["state"], info["error"].startswith("OSError: [Errno 28]")) == ("failed", True)
-    assert checkpoint("full")["global_step"] == 4
-    assert fit("full") == 0
-    assert_same_end("full", reference)
-
-
 def test_an_experiment_that_never_started_leaves_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, there in enumerate(([], ["--run_dir", "of a grid"], ["--run_dir", "new"])):
         if number == 1:
@@ -291,21 +264,3 @@ def test_an_experiment_that_never_started_leaves_nothing(place: Path, capsys: py
     assert not Path("all").exists()
     assert not Path("new").exists()
     assert [path.name for path in Path("of a grid").iterdir()] == ["point.json"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["fit", "--resume", "nowhere"], "no run folder at nowhere"),
-        (["fit", "--resume", "a", "--run_dir", "b"], "--resume and --run_dir both name the run folder"),
-        (["fit", "--config", "c.yaml", "--run_dir", "c.yaml"], "c.yaml cannot be written"),
-        (["test", "--config", "c.yaml", "--resume", "a"], "test takes neither --resume nor --run_dir"),
-    ],
-)
-def test_what_cannot_be_gone_on_with_is_said(
-    place: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    parts = {"model": {"class_path": "DrawingTask"}, "data": {"class_path": "NoiseData"}}
-    Path("c.yaml").write_text(yaml.safe_dump({**parts, "trainer": {"accelerator": "cpu", "max_epochs": 1}}))
-    assert run(arguments) == 2
-    assert message in capsys.readouterr().err

@@ -166,6 +166,3 @@ def test_a_report_that_fails_is_a_warning_and_the_result_is_written_before_it(
     assert fit("reported") == 0
     assert seen == [True]
     assert "warning: the report of reported cannot be shown: KeyError" in capsys.readouterr().err
-
-
-# --- damaged files ---------------------------------------------------------------------------------------------------

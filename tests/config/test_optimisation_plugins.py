@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from slotbench import registry
 from slotbench.cli import run
 
 PLUGIN = '''
@@ -53,38 +52,6 @@ def test_they_are_named_recorded_and_resumed(plugin, capsys):
     capsys.readouterr()
     assert run(["fit", "--resume", "run", *plugin]) == 0
     assert "is finished" in capsys.readouterr().out
-
-
-def test_a_recorded_plugin_of_a_schedule_is_asked_for(plugin, capsys):
-    assert run(["fit", "--config", "tiny.yaml", "--run_dir", "run", *plugin, "--model.schedule", "Halving"]) == 0
-    registry._registered.pop(("schedules", "Halving"))
-    capsys.readouterr()
-    assert run(["fit", "--resume", "run", *plugin[:2]]) == 2
-    assert "for Halving, SlowSGD, and a recorded file is not run by itself" in " ".join(capsys.readouterr().err.split())
-
-
-@pytest.mark.parametrize(
-    ("typed", "sentence"),
-    [
-        (["--model.schedule", "Halvin"], "no schedule named Halvin; did you mean Halving?"),
-        (
-            ["--model.schedule", "Halving", "--model.schedule.evry", "2"],
-            "no argument evry; did you mean every?",
-        ),
-        (["--model.schedule", "Halving", "--model.schedule.total_steps", "9"], "Halving has no argument total_steps"),
-        (["--model.optimizer", "Halving"], "no optimizer named Halving; Halving is the name of a schedule"),
-    ],
-)
-def test_a_slip_gets_the_sentence_that_a_core_gets(plugin, capsys, typed, sentence):
-    assert run(["fit", "--config", "tiny.yaml", *plugin, *typed]) == 2
-    assert sentence in " ".join(capsys.readouterr().err.split())
-
-
-@pytest.mark.parametrize(("kind", "name"), [("schedule", "Halving"), ("optimizer", "SlowSGD"), ("schedule", "StepLR")])
-def test_help_shows_the_arguments_of_one(plugin, capsys, kind, name):
-    assert run(["fit", "--config", "tiny.yaml", *plugin, f"--model.{kind}.help", name]) == 0
-    shown = capsys.readouterr().out
-    assert {"Halving": "--schedule.every", "SlowSGD": "--optimizer.lr", "StepLR": "--schedule.step_size"}[name] in shown
 
 
 @pytest.mark.parametrize("path", ["WarmupCosine", "slotbench.tasks.optimisation.WarmupCosine"])

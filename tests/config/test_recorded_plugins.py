@@ -95,11 +95,6 @@ def test_typed_again_it_is_used_and_a_change_is_said(made, plugin, capsys):
     )
 
 
-def test_typed_again_the_configuration_of_the_run_is_shown(made, plugin, capsys):
-    assert run(["show", "made", "--plugin", str(plugin)]) == 0
-    assert "class_path: KeptCore" in capsys.readouterr().out
-
-
 def test_a_plugin_whose_components_are_known_or_not_named_is_not_asked_for(made):
     record = json.loads((made / "run.json").read_text())
     record["plugins"] = [{"path": "/nowhere/parts.py", "components": ["SlotSSM", "Unknown"]}]

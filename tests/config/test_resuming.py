@@ -137,20 +137,3 @@ def test_a_second_process_does_not_take_the_lock_file_away() -> None:
     assert RunFolder(Path("run")).is_locked()
     first.leave()
     assert not Path("run").exists()  # nothing was recorded
-
-
-def test_each_run_in_a_folder_of_choice_has_a_wandb_id_of_its_own() -> None:
-    ids = set()
-    for grid in ("a", "b"):
-        place = alone(run_dir=Path(grid) / "seed=0")
-        folder = entered(place)
-        assert folder.info["id"] == "seed=0"
-        ids.add(folder.info["wandb_id"])
-        place.leave()
-    assert len(ids) == 2
-    assert None not in ids
-
-
-def test_options_that_have_to_be_given_again_are_quoted() -> None:
-    place = alone(plugin=[Path("my core.py")], allow_import=["other.package"])
-    assert place.options_to_repeat() == "--plugin 'my core.py' --allow-import other.package"

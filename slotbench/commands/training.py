@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slotbench.config.command_line import read_command_line
-from slotbench.config.options import command_parser
+from slotbench.config.options import options_parser
 from slotbench.errors import UserError, lines
 
 __all__ = ["main"]
@@ -16,7 +16,7 @@ def main(command: str, arguments: list[str]) -> int:
 
         return lengths.main(command, arguments)
     if arguments in (["-h"], ["--help"]):
-        command_parser(command).print_help()
+        options_parser(command).print_help()
         return 0
     if not arguments:
         what = "--config experiments/blinking_balls.yaml" if command == "fit" else "runs/NAME/ID"

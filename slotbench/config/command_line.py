@@ -30,11 +30,7 @@ _LIGHTNING = "ckpt_path"
 
 
 def resolve(arguments: Sequence[str], run: Path | None = None) -> Configuration:
-    """The configuration of `fit` with these arguments, parsed and checked; `run` is whose they are.
-
-    Raises:
-        UserError: an option, a file, a name or a setting is wrong.
-    """
+    """The configuration of `fit` with these arguments, parsed and checked; `run` is whose they are."""
     options, rest = split_options(_with_seed(arguments))
     given = read_with_plugins("show", options, rest, run)
     from slotbench.config.parser import Configuration, filter_messages
@@ -73,9 +69,6 @@ def read_with_plugins(
     """The settings of a command line, once its plugin files are imported, and those that its run needs are there.
 
     `command` is for messages, None in Python; `run` is whose configuration is among the arguments, if it is a run's.
-
-    Raises:
-        UserError: a plugin file is missing, or see `read_tree`.
     """
     for file in options.plugin:
         registry.load_file(file)

@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 
 from slotbench.errors import UserError, did_you_mean
 
-__all__ = ["SAVED", "RunOptions", "command_parser", "flags", "split_options"]
+__all__ = ["SAVED", "RunOptions", "flags", "options_parser", "split_options"]
 
 SAVED = ("slots", "masks", "soft_masks", "reconstruction", "depth")
 """What `predict --save` can write; `slotbench.callbacks.prediction_writer` says what each is."""
@@ -118,24 +118,18 @@ def flags() -> list[str]:
     return [flag.lstrip("-") for one in fields(RunOptions) for flag in one.metadata["flags"]]
 
 
-def options_parser() -> argparse.ArgumentParser:
-    """The parser of the options in `RunOptions`; it leaves every other argument alone."""
-    parser = _Parser(add_help=False, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
-    group = parser.add_argument_group("the run (command line only, not part of the configuration)")
-    for name, default in vars(RunOptions()).items():
-        options = dict(RunOptions.__dataclass_fields__[name].metadata)
-        group.add_argument(*options.pop("flags"), dest=name, default=default, **options)
-    return parser
-
-
-def command_parser(command: str) -> argparse.ArgumentParser:
-    """The parser of a training command's options, for its help; torch and lightning are not imported."""
-    parser = options_parser()
+def options_parser(command: str = "fit") -> argparse.ArgumentParser:
+    """The parser of the options in `RunOptions`, and the help of a training command; it leaves other arguments."""
     first = "FILE | --config FILE | --resume RUN" if command == "fit" else "RUN | --config FILE --checkpoint FILE"
-    parser.usage = f"slotbench {command} {first} [settings] [options]"
+    usage = f"slotbench {command} {first} [settings] [options]"
     lengths = f"\n  slotbench {command} RUN --lengths 1,4,16: on clips so many times as long as those of the training"
-    parser.description = _SETTINGS
-    parser.epilog = _MORE.format(command=command) + (lengths if command in ("test", "validate") else "")
+    more = _MORE.format(command=command) + (lengths if command in ("test", "validate") else "")
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(None, usage, _SETTINGS, more, formatter_class=shape, add_help=False, allow_abbrev=False)
+    group = parser.add_argument_group("the run (command line only, not part of the configuration)")
+    for one in fields(RunOptions):
+        options = {"default": getattr(RunOptions(), one.name), **one.metadata}
+        group.add_argument(*options.pop("flags"), dest=one.name, **options)
     return parser
 
 

@@ -42,13 +42,7 @@ class _Parser(LightningArgumentParser):
 
 
 class SlotbenchCLI(SettledCLI):
-    """LightningCLI with any task, any data set, and sizes passed from the data to the task; it runs what it parses.
-
-    Args:
-        command: fit, validate, test or predict.
-        given: the settings of its command line and files.
-        options: what may be imported; where and how to record the run.
-    """
+    """LightningCLI with any task, any data set, and sizes passed from the data to the task; it runs what it parses."""
 
     def __init__(self, command: str, given: Given, options: RunOptions) -> None:
         self._command, self._given, self._options = command, given, options

@@ -23,13 +23,7 @@ from slotbench.runs.folder import RECORD, RunFolder
 if TYPE_CHECKING:
     from slotbench.runs.run_info import PluginEntry
 
-__all__ = [
-    "allowed_paths",
-    "apply_policy",
-    "check_run_plugins",
-    "listed_classes",
-    "plugin_records",
-]
+__all__ = ["apply_policy", "check_run_plugins", "listed_classes", "plugin_records"]
 
 # classes that, built and used by Lightning, run no program and reach no network
 _NAMED = {
@@ -66,7 +60,7 @@ def apply_policy(extra: Iterable[str] = ()) -> None:
     for prefix in extra:
         if not all(part.isidentifier() for part in prefix.split(".")):
             raise UserError(f"--allow-import takes an import path such as my_package.models; got {prefix}")
-    guard_parser([*allowed_paths(), *extra])
+    guard_parser([*_allowed_paths(), *extra])
 
 
 def listed_classes() -> list[str]:
@@ -74,7 +68,7 @@ def listed_classes() -> list[str]:
     return [f"{module}.{name}" for module, names in _NAMED.items() for name in names.split()]
 
 
-def allowed_paths() -> list[str]:
+def _allowed_paths() -> list[str]:
     """The import paths of every class that a configuration may name: listed classes and components."""
     listed = listed_classes()
     declared = [target.replace(":", ".") for target in registry.targets()]

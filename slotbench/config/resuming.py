@@ -94,12 +94,7 @@ class RunPlace:
             resolve_paths(values, RunFolder.open(self._path), typed)
 
     def enter(self) -> RunFolder:
-        """Creates the folder, or prepares an existing one to be resumed.
-
-        Raises:
-            RunFolderError: the name of the run cannot be a folder's.
-            UserError: another process was to make the folder, and has not.
-        """
+        """Creates the folder, or prepares an existing one to be resumed; others than the first process wait for it."""
         if not self.is_first:
             self.folder = self._of_first_process()
             name = self.folder.info.get("attempt", {}).get("checkpoint")

@@ -96,7 +96,5 @@ def _load_weights(task: Task, checkpoint: Path, folder: RunFolder) -> int:
         raise UserError(lines(str(error), checkpoint=str(checkpoint))) from error
     except (KeyError, RuntimeError, TypeError, AttributeError) as error:
         first = str(error).strip().partition("\n")[0]
-        raise UserError(
-            lines(f"{checkpoint} does not fit the run's configuration: {first}", run=str(folder.path))
-        ) from error
+        raise UserError(f"{checkpoint} does not fit the configuration of {folder.path}: {first}") from error
     return int(held.get("global_step", 0))

@@ -51,16 +51,12 @@ _REFUSALS = (DataFilesError, WeightError, RunFolderError, KernelError, TrainingS
 
 
 def train(command: str, given: Given, options: RunOptions, run: Path | None) -> int:
-    """Parses, builds and runs what `read_command_line` has read; returns the exit code.
-
-    Raises:
-        UserError: the command line, the configuration or a file of the run cannot be used.
-    """
+    """Parses, builds and runs what `read_command_line` has read; returns the exit code."""
     filter_messages()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     _share_device()
-    place = RunPlace(options, find_launch(_rank())) if command == "fit" else None
+    place = RunPlace(options, find_launch(getattr(rank_zero_only, "rank", 0))) if command == "fit" else None
     try:
         _RunningCLI(command, given, options, run, place)
     except (UserError, pickle.UnpicklingError, *_REFUSALS) as error:
@@ -170,7 +166,7 @@ class _RunningCLI(SlotbenchCLI):
         if config.get("default_root_dir") is None and folder is not None:
             config["default_root_dir"] = str(folder)
         trainer = super().instantiate_trainer(**kwargs)
-        if _rank() == 0:
+        if getattr(rank_zero_only, "rank", 0) == 0:
             weights = f"weights {self.values.get('ckpt_path')}" if self.values.get("ckpt_path") else None
             if self._place is not None:
                 checkpoint = self._place.checkpoint
@@ -210,12 +206,6 @@ class _RunningCLI(SlotbenchCLI):
             finish=place.finish,
             **shared,
         )
-
-
-def _rank() -> int:
-    # importing Lightning sets it, from the variables of whatever has started this process
-    rank: int = getattr(rank_zero_only, "rank", 0)
-    return rank
 
 
 def _check_training(task: Task, trainer: Namespace) -> None:

@@ -82,10 +82,9 @@ def read_tree(arguments: Sequence[str]) -> Given:
             raise UserError("--config needs a file")
         else:
             tree = lay_over(tree, read_config(Path(one.value)))
-    _check_names(tree)
-    for one in settings:
-        if one.key[:1] in (("model",), ("data",)):
-            _check_name(one.key[-1], one.value)
+    named = [(one.key[-1], one.value) for one in settings if one.key[:1] in (("model",), ("data",))]
+    for key, name in (*named, *((key, name) for key, _, name in _parts(tree))):
+        _check_name(key, name)
     rest = [one for one in settings if not _set(tree, one)]
     _name_classes(tree)
     for name in sorted(set(_names_in([tree, *(one.value for one in rest)]))):
@@ -185,12 +184,6 @@ def _exchanged(key: str, before: Any, name: str) -> dict[str, Any]:
 
     cls = registry.load(_KINDS[key] if _KINDS.get(key) in kinds else kinds[0], name.rpartition(".")[2])
     return {"class_path": name, "init_args": still_taken(cls, given)}
-
-
-def _check_names(tree: dict[str, Any]) -> None:
-    """Refuses components that are not registered, by the last word of their key; imports nothing."""
-    for key, _, name in _parts(tree):
-        _check_name(key, name)
 
 
 def _check_name(key: str, name: str | None) -> None:

@@ -144,7 +144,7 @@ def kept_cache(
     from rich.console import Console
     from rich.progress import Progress
 
-    key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps({"cache": 2} | description, sort_keys=True).encode()).hexdigest()[:16]
     folder = cache_home() / kind / f"{name}-{key}"
     if not is_cache(folder, complete=True):
         with Progress(console=Console(stderr=True)) as progress:

@@ -84,8 +84,8 @@ class KeptVideos(StoredVideos, Preparable):
 
     @property
     def version(self) -> str:
-        """Hash of the arguments that a video depends on, and of the formats of simulation and cache."""
-        return hashlib.sha256(json.dumps({"cache": 2, "format": self.video_format, **self._look()}).encode()).hexdigest()[:16]
+        """Hash of the arguments that a video depends on, and of the format that they are simulated in."""
+        return hashlib.sha256(json.dumps({"format": self.video_format, **self._look()}).encode()).hexdigest()[:16]
 
     @abstractmethod
     def simulated(self, split: Split, threads: int = 1) -> WholeSimulations:

@@ -220,7 +220,7 @@ def conv_transpose(
     """`conv(images)`, with the gradient of the bias summed by itself.
 
     Left to the backward pass of a channels-last transposed convolution, that one sum costs up to a third of it on a
-    CPU: `slotbench bench broadcast_decoder` measures it. Same values and gradients.
+    CPU: Same values and gradients.
 
     Args:
         conv: any; its hooks are not called.
@@ -258,7 +258,7 @@ def broadcast_conv_transpose(
 
     Every cell holds the same vector, so what reaches a place of the output is the vector times the sum of those taps
     of the kernel that meet a cell there: one matrix for all vectors. The offsets go through the convolution once. Same
-    values and gradients up to rounding, with less work: `slotbench bench broadcast_decoder` measures it.
+    values and gradients up to rounding, with less work:
 
     Args:
         conv: without groups and dilation.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"slotbench": ROOT / "slotbench", "slotbench_plugins": ROOT / "plugins" / "slotbench_plugins"}
-EVERYWHERE = {"io", "configurations", "errors", "lazy", "metric_info", "files", "text", "locks", "records"}
+EVERYWHERE = {"io", "configurations", "errors", "lazy", "metric_info"}
 """Files beside the folders that all may import; they import nothing but each other."""
 
 

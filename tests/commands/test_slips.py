@@ -198,6 +198,6 @@ def test_without_a_login_at_wandb_the_run_is_recorded_offline(
 
 def locked(path: Path):
     """Another process's lock on a run."""
-    from slotbench.locks import Lock
+    from slotbench.io import lock
 
-    return Lock(path)
+    return lock(path)

@@ -52,16 +52,12 @@ def find_point(grid: Grid, given: str) -> Point:
     """The point with a number, from 1, or with the beginning of an id or hash."""
     if given.isdecimal() and 1 <= int(given) <= len(grid.points):
         return grid.points[int(given) - 1]
-    exact = [point for point in grid.points if given in (point.id, point.name)]
-    found = exact or [
-        point for point in grid.points if point.id.startswith(given) or point.fingerprint.startswith(given)
-    ]
-    if len(found) == 1:
-        return found[0]
-    ids = [point.id for point in found or grid.points]
-    what = f"{len(found)} points begin like {given}" if found else f"no point {given}{did_you_mean(given, ids)}"
-    expected = f"a number from 1 to {len(grid.points)}, or the beginning of an id"
-    raise UserError(lines(what, expected=expected, points=listing(ids, 5)))
+    found = [point for point in grid.points if point.name == given or point.id.startswith(given)]
+    if len(found) != 1:
+        what = f"{len(found)} points begin like {given}" if found else f"no point {given}"
+        expected = f"a number from 1 to {len(grid.points)}, or the beginning of an id"
+        raise UserError(lines(what, expected=expected, points=listing((point.id for point in found or grid.points), 5)))
+    return found[0]
 
 
 def covering(chosen: Sequence[Point]) -> list[Point]:

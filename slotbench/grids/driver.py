@@ -18,14 +18,7 @@ _LOOK = 0.5
 
 
 class Driver:
-    """Runs points with an engine.
-
-    Args:
-        folder: of the grid.
-        engine: runs them.
-        listener: is notified of what happens.
-        limit: of the engine's jobs, at which the run ends.
-    """
+    """Runs points of a grid with an engine until the limit, and tells the listener."""
 
     def __init__(self, folder: GridFolder, engine: Engine, listener: Display, limit: TimeLimit | None = None) -> None:
         self._folder, self._engine, self._listener = folder, engine, listener
@@ -41,10 +34,7 @@ class Driver:
     def run(self, points: Sequence[Point], jobs: Sequence[Job], states: dict[str, State]) -> Progress:
         """Runs the jobs until each of them has ended, or the limit; waits for points that run already.
 
-        Args:
-            points: all that are wanted, done ones too.
-            jobs: of those that are to be started if they do not run already; their folders exist.
-            states: of the points, as they are now.
+        `points` are all that are wanted, done ones too; `jobs` those that are to be started if they do not run already.
         """
         self._points, self._jobs = {point.id: point for point in points}, {job.id: job for job in jobs}
         self.progress = Progress({point.id: states[point.id] for point in points})

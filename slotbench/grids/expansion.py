@@ -39,15 +39,9 @@ _LIST = "variant"
 class Point:
     """One run of a grid.
 
-    Attributes:
-        id: name of its folder: what distinguishes it, and a hash of all that decides the run.
-        settings: everything that is laid over the base, by key as on the command line; `config` is a file.
-        labels: what distinguishes it, by short keys.
-        arguments: the command line of `fit`, without where the run is recorded.
-        fingerprint: the whole hash.
-        alternatives: which value of which axis it has, seeds aside.
-        stage: what it is for, in a grid with a protocol.
-        start: "GRID/ID" of the point whose weights it starts from; "" for none.
+    `id` is the name of its folder: what distinguishes it, and a hash of all that decides the run, whose whole is the
+    `fingerprint`. `arguments` are the command line of `fit`, without where the run is recorded; `alternatives` which
+    value of which axis it has, seeds aside; `start` is "GRID/ID" of the point whose weights it starts from.
     """
 
     id: str
@@ -69,14 +63,8 @@ class Point:
 class Grid:
     """A grid file, expanded.
 
-    Attributes:
-        name: of the folder that holds its runs.
-        file: the grid file.
-        points: in the order in which they are run; with a protocol those that choose, to which
-            `slotbench.grids.protocol.staged` adds those that follow.
-        keys: short keys of what varies, with the whole keys.
-        extra: arguments given over the file's settings, for all points.
-        candidates: every point that there may be.
+    `points` are in the order in which they are run; with a protocol those that choose, to which `protocol.staged` adds
+    those that follow, of all `candidates`. `keys` are short keys of what varies, with the whole keys.
     """
 
     name: str
@@ -100,10 +88,7 @@ class _Choice:
 def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | None = None) -> Grid:
     """The points of a grid: product x zip x list x seeds, without what is excluded; the seed varies slowest.
 
-    Args:
-        file: what the grid file says.
-        name: of the grid; that of the file if None.
-        extra: settings for all points over those of the file; `config` is a file, relative to where we are.
+    `extra` are settings for all points over those of the file; `config` in it is a file, relative to where we are.
     """
     extra = dict(extra or {})
     if axes := [key for key in extra if key in file.varied and key != CONFIG]:

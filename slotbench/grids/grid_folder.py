@@ -20,11 +20,7 @@ RECORD = "grid.json"
 
 
 class GridFolder:
-    """The folder of a grid, there already or not.
-
-    Args:
-        path: the folder.
-    """
+    """The folder of a grid, there already or not."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,13 +39,7 @@ class GridFolder:
         return read_json_object(path) if path.exists() else {}
 
     def write(self, grid: Grid, axes: Sequence[str] = (), protocol: Mapping[str, Any] | None = None) -> None:
-        """Writes the grid file and the record of the grid.
-
-        Args:
-            grid: the grid.
-            axes: changes of the file's axes, as typed.
-            protocol: what has been chosen, in a grid with a protocol.
-        """
+        """Writes the grid file and the record of the grid: changes of its axes, as typed, and what has been chosen."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / "grid.yaml", grid.file.text)
         record = {

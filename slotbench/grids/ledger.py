@@ -49,11 +49,7 @@ class PointStatus:
 
 
 class PointFolder:
-    """The folder of one point, there already or not.
-
-    Args:
-        path: the folder.
-    """
+    """The folder of one point, there already or not."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -21,13 +21,7 @@ _LINE_EVERY = 60.0
 
 @dataclass
 class Progress:
-    """The states of the points, as the driver knows them.
-
-    Attributes:
-        states: of every point, by its id.
-        began: when the running ones were started by this driver (monotonic clock).
-        out_of_time: whether the limit has ended the run with points left.
-    """
+    """States of points by id, when those that run began (monotonic clock), and whether the limit left any."""
 
     states: dict[str, State]
     began: dict[str, float] = field(default_factory=dict)
@@ -49,13 +43,7 @@ def print_failure(folder: GridFolder, point: Point, what: str) -> None:
 
 
 class Display:
-    """A bar for the grid and one for each running point; where standard output is no terminal, a line per event.
-
-    Args:
-        grid: that runs.
-        folder: of the grid.
-        chosen: its points that are wanted.
-    """
+    """A bar for the grid and one for each running point; where standard output is no terminal, a line per event."""
 
     def __init__(self, grid: Grid, folder: GridFolder, chosen: Sequence[Point]) -> None:
         from rich import progress

@@ -22,14 +22,10 @@ Key = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Choice:
-    """The choice of the first stage for one variant.
+    """The choice of the first stage for one variant, of which `following` points will be reported.
 
-    Attributes:
-        label: the variant, in words.
-        points: of each candidate the point of the first seed, in the order of the values.
-        scores: of each candidate: the mean over its seeds, "diverged" where one has, None as long as one is not done.
-        chosen: which of them is best; None as long as one is missing, and where all of them have diverged.
-        following: how many points are reported with what is chosen.
+    Of each candidate the point of the first seed, and its score: the mean over its seeds, "diverged" where one has,
+    None as long as one is not done. `chosen` is None as long as one is missing, and where all have diverged.
     """
 
     label: str

@@ -167,11 +167,9 @@ def test_some_points_can_be_chosen(workspace, capsys, only, chosen):
 
 
 def test_points_can_be_chosen_by_their_whole_ids(workspace, capsys):
-    stand_in_grid.write_grid(workspace, (1, 2), seeds=2)
-    run(["grid", "show", "widths.yaml", "--json"])
-    ids = [row["id"] for row in json.loads(capsys.readouterr().out)["points"]]
-    run(["grid", "show", "widths.yaml", "--json", "--only", ids[0], "--only", ids[3]])
-    assert [row["id"] for row in json.loads(capsys.readouterr().out)["points"]] == [ids[0], ids[3]]
+    ids = [point.id for point in stand_in_grid.write_grid(workspace, (1, 2), seeds=2).points]
+    run(["grid", "show", "widths.yaml", "--only", ids[0], "--only", ids[3]])
+    assert [line[0] for line in capsys.readouterr().out.splitlines() if line[:1].isdigit()] == ["1", "4"]
 
 
 def test_settings_for_all_points_make_a_grid_of_its_own_that_show_remembers(workspace, capsys):

@@ -43,23 +43,6 @@ def test_the_two_accepted_widths_around_the_budget_are_found(budget, step, divis
     assert upper == (above[0], above[0] ** 2)
 
 
-def test_few_widths_are_tried():
-    tried = []
-
-    def count(width: int) -> int:
-        tried.append(width)
-        return width
-
-    assert find_width(count, 50_000)[0] == (50_000, 50_000)
-    assert len(tried) < 40
-
-
-def test_a_count_that_never_reaches_the_budget_ends():
-    below, above = find_width(lambda width: 5, 10)
-    assert above is None
-    assert below[1] == 5
-
-
 def test_nothing_accepted_gives_the_first_refusal():
     def count(width: int) -> int:
         raise RefusedError(f"no {width}")
@@ -79,17 +62,6 @@ def test_the_core_of_the_experiment_is_matched_if_none_is_named(match):
     code, out = match("--parameters", "99")
     assert code == 0
     assert "--model.core TinyCore --model.core.dim 10" in out
-
-
-def test_the_core_alone_can_be_counted(match):
-    _, out = match("--model.core", "TinyCore", "--part", "core", "--parameters", "100")
-    assert "TinyCore dim 20 16 100" in out
-
-
-def test_settings_of_other_parts_count_and_are_left_alone(match):
-    # the encoder's width is the core's input: 4 * 7 + (7 + 1) * dim + 3 * dim + 3
-    _, out = match("TinyCore", "--model.encoder.dim", "7", "--parameters", str(31 + 11 * 6))
-    assert "--model.core TinyCore --model.core.dim 6" in out
 
 
 def test_settings_of_the_core_are_among_the_flags(match):
@@ -120,34 +92,12 @@ def test_nothing_within_the_tolerance_shows_both_sides_and_fails(match):
     assert "to type" not in out
 
 
-def test_several_cores_with_arguments_of_their_own(match):
-    # the number of slots, heads and depth change no parameter here: OtherCore has 83 at any
-    code, out = match("TinyCore", "OtherCore", "--argument", "OtherCore=heads", "--parameters", "83")
-    assert code == 0
-    assert "TinyCore dim 8" in out
-    assert "OtherCore heads" in out
-
-
-def test_a_core_that_lacks_the_argument_does_not_keep_the_others_from_theirs(match):
-    code, out = match("TinyCore", "OtherCore", "--parameters", "83")
-    assert code == 1
-    assert "OtherCore has no argument dim" in out
-    assert "--model.core TinyCore --model.core.dim 8" in out
-
-
 def test_settings_go_to_the_cores_that_have_them(match):
     _, out = match(
         "TinyCore", "OtherCore", "--model.core.heads", "2", "--argument", "OtherCore=num_slots", "--like", "OtherCore"
     )
     assert "--model.core TinyCore --model.core.dim 8" in out
     assert "--model.core OtherCore --model.core.heads 2 --model.core.num_slots" in out
-
-
-@pytest.mark.slow
-def test_all_means_every_registered_core(match):
-    _, out = match("--all", "--parameters", "3000", "--argument", "OtherCore=num_slots", "--tolerance", "1")
-    assert "--model.core SlotSSM --model.core.dim" in out
-    assert "--model.core TinyCore --model.core.dim" in out
 
 
 @pytest.mark.parametrize(("core", "argument"), [("TinyCore", "dim"), ("OtherCore", "num_slots")])

@@ -26,9 +26,7 @@ class LocalEngine(Engine):
     Where several run at a time and there are CUDA devices, each sees one of these, and is told with how many others it
     shares its memory; one at a time sees all.
 
-    Args:
-        jobs: how many run at the same time.
-        limit: when they end.
+    `jobs` run at the same time, until the limit.
     """
 
     name, patience = "local", 0.02

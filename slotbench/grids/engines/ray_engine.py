@@ -22,8 +22,7 @@ class RayEngine(Engine):
     Ray is told to try nothing twice: the ledger decides what is run again. Every node must see the grid's folder under
     the same path, and have slotbench installed. The cluster is that of RAY_ADDRESS, or one started on this machine.
 
-    Args:
-        jobs: points to run at once; None: as many as Ray has room for.
+    `jobs` points run at once; None: as many as Ray has room for.
     """
 
     name = "ray"

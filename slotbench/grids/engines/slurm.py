@@ -69,9 +69,7 @@ class SlurmEngine(Engine):
     (`slurm.json`), and watches those that are still in the queue. How a job has ended is read from the file that
     submitit leaves; squeue is asked for the jobs that left none; sacct, which needs a database, is not used.
 
-    Args:
-        options: of `slurm_options`, what each point asks for.
-        jobs: points to run at once; None leaves it to SLURM.
+    `jobs` points run at once; None leaves it to SLURM.
     """
 
     name = "slurm"
@@ -198,10 +196,7 @@ class SlurmTask:
     the command save, and the job is requeued; there the same command resumes from its checkpoint. Cancelled (SIGTERM)
     it lets the command save, and ends.
 
-    Args:
-        job: what to run.
-        num_tasks: processes of the point.
-        save_seconds: how long the command may take to save.
+    It may take `save_seconds` to save.
     """
 
     def __init__(self, job: Job, num_tasks: int, save_seconds: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, get_args
 
 from jaxtyping import Float
@@ -12,7 +12,7 @@ from slotbench.interfaces import Aggregation, State
 from slotbench.nn.gru import SharedGRU, gru_update
 from slotbench.nn.inverted_attention import InvertedAttention
 from slotbench.nn.linear import hoisted, xavier_linear
-from slotbench.ops.inverted_attention import Memory, inverted_attention
+from slotbench.ops.inverted_attention import Memory
 
 __all__ = ["Corrected", "CorrectorMLP", "SlotCorrector", "check_epsilon", "check_iterations", "relu_mlp"]
 
@@ -99,26 +99,31 @@ class SlotCorrector(nn.Module):
         check_iterations(num_iterations)
         if isinstance(frame, Tensor):
             (frame,) = self.frames(frame[:, None], slots.shape[1], num_iterations)
-        maps, aggregation = self.attention.maps, self.attention.aggregation
-        input_gates, hidden_gates = hoisted(self.gru.input_map), hoisted(self.gru.hidden_map)
-        if self.mlp is not None:
-            expand, contract = hoisted(self.mlp[1]), hoisted(self.mlp[3])
-        # "(batch slots) dim": products of two matrices take the fewest calls
-        rows = slots.flatten(0, 1)
+        gru, mlp = self._on_rows()
+        shape, slots, assignment = slots.shape, slots.flatten(0, 1), None
         for iteration in range(num_iterations):
             last = iteration == num_iterations - 1
             # assignment = softmax over slots of k q / sqrt(dim); updates = aggregation(assignment, v)
-            normed = self.slot_norm(rows).view(slots.shape)
-            updates, assignment, statistics = inverted_attention(
-                normed, frame, maps, aggregation, statistics, shares=last, kernel=self.attention.kernel
+            updates, assignment, statistics = self.attention(
+                self.slot_norm(slots).view(shape), frame, statistics, shares=last
             )
-            if self.attention.num_heads > 1:
-                updates = self.attention.output(updates)
-            rows = gru_update(input_gates(updates.reshape(rows.shape)), hidden_gates(rows), rows)
+            slots = gru(updates, slots)
             if self.mlp is not None and (self.mlp_after_last or not last):
-                rows = rows + contract(expand(self.mlp[0](rows)).relu_())
+                slots = slots + mlp(slots)
         assert assignment is not None
-        return Corrected(rows.view(slots.shape), assignment, statistics)
+        return Corrected(slots.view(shape), assignment, statistics)
+
+    def _on_rows(self) -> tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor], Tensor]]:
+        """The GRU and the MLP on "(batch slots) dim", as products of matrices whose weights are transposed once."""
+        input_gates, hidden_gates = hoisted(self.gru.input_map), hoisted(self.gru.hidden_map)
+
+        def gru(updates: Tensor, slots: Tensor) -> Tensor:
+            return gru_update(input_gates(updates.reshape(slots.shape)), hidden_gates(slots), slots)
+
+        if self.mlp is None:
+            return gru, nn.Identity()
+        norm, (expand, contract) = self.mlp[0], (hoisted(layer) for layer in (self.mlp[1], self.mlp[3]))
+        return gru, lambda slots: contract(expand(norm(slots)).relu_())
 
 
 def check_iterations(num_iterations: int, name: str = "num_iterations") -> None:

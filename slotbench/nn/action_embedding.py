@@ -53,9 +53,6 @@ class ActionEmbedding(nn.Module):
             actions: one-hot, or vectors, or all zeros; not read where the data has no actions.
             batch: clips.
             time: steps.
-
-        Raises:
-            ValueError: there are actions, and these are not vectors of `num_actions`.
         """
         if self.num_actions == 0:
             return self.table[0].expand(batch, time, -1)

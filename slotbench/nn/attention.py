@@ -48,9 +48,6 @@ class SelfAttention(nn.Module):
     Args:
         dim: width of an element.
         num_heads: heads, which must divide `dim`.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`.
     """
 
     def __init__(self, dim: int, num_heads: int = 4):
@@ -80,9 +77,6 @@ class CrossAttention(nn.Module):
         dim: width of a query and of the output.
         context_dim: width of a context element; `dim` if None.
         num_heads: heads, which must divide `dim`.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`.
     """
 
     def __init__(self, dim: int, context_dim: int | None = None, num_heads: int = 4):
@@ -148,9 +142,6 @@ class SelfCrossLayer(nn.Module):
         context_dim: width of a context element; `dim` if None.
         num_heads: heads of both attentions.
         mlp_ratio: hidden width of the MLP in units of `dim`.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`.
     """
 
     def __init__(self, dim: int, context_dim: int | None = None, num_heads: int = 4, mlp_ratio: int = 4):
@@ -185,9 +176,6 @@ class SlotAttentionMixer(nn.Module):
     Args:
         dim: width of a slot.
         num_heads: heads of the attention.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`.
     """
 
     def __init__(self, dim: int, num_heads: int = 4):
@@ -211,9 +199,6 @@ class SlotMixer(SlotAttentionMixer):
         dim: width of a slot.
         num_heads: heads of the attention.
         mlp_ratio: hidden width of the MLP in units of `dim`.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`.
     """
 
     def __init__(self, dim: int, num_heads: int = 4, mlp_ratio: int = 4):

@@ -33,9 +33,6 @@ class TransformerLayer(nn.Module):
         mlp_ratio: hidden width of the MLP in units of `dim`.
         window: steps that a token sees, its own included; None for no limit.
         causal: look at no later step.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`, or `window` is below 1.
     """
 
     def __init__(
@@ -73,10 +70,6 @@ class CausalTransformer(nn.Module):
         mlp_ratio: hidden width of the MLPs in units of `dim`.
         window: steps that a token sees in a layer, its own included; None for no limit.
         random_offset: highest index, in steps, that a training clip may begin at.
-
-    Raises:
-        ValueError: `dim` is odd, `num_layers` or `window` below 1, `random_offset` below 0, or `num_heads` does not
-            divide `dim`.
     """
 
     def __init__(

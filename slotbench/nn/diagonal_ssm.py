@@ -59,9 +59,6 @@ class DiagonalDynamics(nn.Module):
         initialisation: how the eigenvalues start, see `slotbench.nn.diagonal_ssm.initial_eigenvalues`.
         clip_eigs: hold the eigenvalues' real parts at -1e-4 or below; one that is clipped gets no gradient.
         step_rescale: factor of all step sizes: 2 to run at half the frame rate of the training clips.
-
-    Raises:
-        ValueError: `state_dim` is no multiple of twice the number of blocks, or `step_rescale` is not positive.
     """
 
     def __init__(
@@ -133,9 +130,6 @@ def hippo_eigenvalues(state_dim: int, blocks: int = 1) -> Complex[Tensor, " half
     Args:
         state_dim: real states, twice as many as are kept.
         blocks: how many times the matrix of size `state_dim` / `blocks` is repeated.
-
-    Raises:
-        ValueError: `state_dim` is no multiple of twice the number of blocks.
     """
     size = _block_size(state_dim, blocks)
     frequencies = torch.tensor(_diagonalise(size)[0][: size // 2])
@@ -148,9 +142,6 @@ def hippo_basis(state_dim: int, blocks: int = 1) -> Complex[Tensor, "state half"
     Args:
         state_dim: real states, twice as many as are kept.
         blocks: how many times the matrix of size `state_dim` / `blocks` is repeated.
-
-    Raises:
-        ValueError: `state_dim` is no multiple of twice the number of blocks.
     """
     size = _block_size(state_dim, blocks)
     vectors = torch.tensor(_diagonalise(size)[1][:, : size // 2])
@@ -174,9 +165,6 @@ def initial_eigenvalues(
         initialisation: one of the names above.
         step: step size of every state that is kept, which "ring" divides by.
         blocks: blocks of the HiPPO matrix; the other initialisations have none.
-
-    Raises:
-        ValueError: no initialisation has that name, or the HiPPO matrix cannot be cut into so many blocks.
     """
     step = step.double()
     if initialisation == "hippo":

@@ -78,9 +78,6 @@ class FrameSequence(nn.Module):
         mlp_ratio: hidden width of the MLPs in units of `dim`.
         patch: cells per side of a patch; None for one patch of the whole grid.
         output_dim: width of a cell of the output; `dim` if None.
-
-    Raises:
-        ValueError: no layers, a `dim` that the embeddings cannot fill, or a `patch` that does not tile the grid.
     """
 
     places: Tensor
@@ -139,15 +136,7 @@ class FrameSequence(nn.Module):
 
 
 def patch_shape(grid: tuple[int, int], patch: int | None) -> tuple[int, int]:
-    """(rows, cols) of one patch, in cells.
-
-    Args:
-        grid: (rows, cols) of the tokens.
-        patch: cells per side of a patch; None for the whole grid in one.
-
-    Raises:
-        ValueError: patches of that size do not tile the grid.
-    """
+    """(rows, cols) of one patch, in cells."""
     if patch is None:
         return grid
     if patch < 1 or grid[0] % patch or grid[1] % patch:

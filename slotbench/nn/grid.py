@@ -16,9 +16,6 @@ def grid_of(token_spec: TokenSpec) -> tuple[int, int]:
 
     Args:
         token_spec: the output of the encoder.
-
-    Raises:
-        ValueError: the grid has not as many cells as there are tokens.
     """
     rows, cols = token_spec.grid or (1, token_spec.num_tokens)
     if rows * cols != token_spec.num_tokens:
@@ -37,9 +34,6 @@ def to_images(
     Args:
         tokens: cells of the grid, row by row.
         grid: (rows, cols).
-
-    Raises:
-        ValueError: there are not rows * cols tokens.
     """
     batch, time, count, dim = tokens.shape
     rows, cols = grid
@@ -57,9 +51,6 @@ def to_tokens(images: Float[Tensor, "frames dim rows cols"], batch: int) -> Floa
     Args:
         images: every sample's steps one after the other.
         batch: samples.
-
-    Raises:
-        ValueError: the number of images is no multiple of `batch`.
     """
     frames, dim, rows, cols = images.shape
     if frames % batch:

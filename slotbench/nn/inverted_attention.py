@@ -48,9 +48,6 @@ class InvertedAttention(nn.Module):
         output_map: put a linear map after the aggregation; otherwise the update of a slot is the outputs of its heads,
             side by side.
 
-    Raises:
-        ValueError: `num_heads` does not divide `dim`.
-
     Attributes:
         kernel: of the op; "auto" chooses by size.
     """

@@ -75,9 +75,6 @@ class Mamba2Block(nn.Module):
         exact_zoh: takes the exact zero-order hold of the input map in place of delta B.
         kernel: kernel of the scan (`slotbench.ops.ssd`); the convolution takes the one that belongs to it.
             `slotbench.ops.set_kernel` changes it.
-
-    Raises:
-        ValueError: heads or groups that do not divide what they should.
     """
 
     kernel_op: ClassVar[str] = "ssd"

@@ -45,9 +45,6 @@ class MaskGit(nn.Module):
         draft_chunks: chunks of the draft.
         revise_chunks: chunks of a revision.
         revisions: how many there are.
-
-    Raises:
-        ValueError: the condition lies on another grid than the codes, or a number cannot be.
     """
 
     def __init__(
@@ -101,12 +98,7 @@ class MaskGit(nn.Module):
     def forward(
         self, codes: Integer[Tensor, "frames cells"], condition: Float[Tensor, "frames cells condition_dim"]
     ) -> Float[Tensor, "frames cells codes"]:
-        """Logits of every cell.
-
-        Args:
-            codes: row by row, `mask_id` where they are masked.
-            condition: the vector of each cell.
-        """
+        """Logits of every cell."""
         grid = self.rows.shape[0], self.cols.shape[1]
         positions = torch.cat([part.expand(*grid, -1) for part in (self.rows, self.cols)], dim=-1).flatten(0, 1)
         x = self.input_map(torch.cat([F.embedding(codes, self.table), condition], dim=-1))
@@ -123,13 +115,7 @@ class MaskGit(nn.Module):
         condition: Float[Tensor, "frames cells condition_dim"],
         counted: Bool[Tensor, " frames"] | None = None,
     ) -> Float[Tensor, ""]:
-        """Mean cross-entropy of the codes that `random_masks` masks, in nats, times the number of cells.
-
-        Args:
-            codes: the true ones, row by row.
-            condition: the vector of each cell.
-            counted: the frames that have a part in the mean, at least one; all if None.
-        """
+        """Mean cross-entropy of the codes that `random_masks` masks, in nats, times the number of cells."""
         masked = random_masks(len(codes), codes.shape[1], codes.device)
         logits = self(codes.masked_fill(masked, self.mask_id), condition)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -162,11 +148,6 @@ def random_masks(frames: int, cells: int, device: torch.device | None = None) ->
     All cells are masked at r = 0 alone: what the first chunk of a draft asks for, training almost never does.
 
     Source: MaskGIT, Section 3.2.
-
-    Args:
-        frames: masks to draw.
-        cells: of a mask.
-        device: of the masks.
     """
     share = torch.cos(math.pi / 2 * torch.rand(frames, 1, device=device))
     count = (share * cells).floor().clamp(min=1)

@@ -50,9 +50,6 @@ def fourier_grid(rows: int, cols: int, dim: int) -> Float[Tensor, "rows cols dim
         rows: cells along the height.
         cols: cells along the width.
         dim: a multiple of 4: sine and cosine along both axes.
-
-    Raises:
-        ValueError: `dim` is not a multiple of 4.
     """
     _check_quarters(dim)
     fastest = math.pi / 2 * max(rows, cols, 2)
@@ -67,9 +64,6 @@ def sincos_grid(rows: int, cols: int, dim: int) -> Float[Tensor, "rows cols dim"
         rows: cells along the height.
         cols: cells along the width.
         dim: a multiple of 4.
-
-    Raises:
-        ValueError: `dim` is not a multiple of 4.
     """
     _check_quarters(dim)
     y, x = (sincos_embedding(torch.arange(n), dim // 2) for n in (rows, cols))
@@ -88,9 +82,6 @@ def sincos_embedding(
         dim: an even width.
         longest: the longest wavelength over 2 pi.
         dtype: of the result, torch's default if None; in float64 it is exact to float64, otherwise to float32.
-
-    Raises:
-        ValueError: `dim` is odd.
     """
     if dim < 2 or dim % 2:
         raise ValueError(f"a sine and cosine embedding needs an even dim, got dim={dim}")
@@ -111,9 +102,6 @@ def position_table(kind: PositionInit, rows: int, cols: int, dim: int) -> nn.Par
         rows: cells along the height.
         cols: cells along the width.
         dim: width of a row.
-
-    Raises:
-        ValueError: an unknown kind, or a `dim` that the kind cannot fill.
     """
     if kind == "fourier":
         table = nn.Parameter(fourier_grid(rows, cols, dim).flatten(0, 1))
@@ -136,9 +124,6 @@ def coordinate_grid(kind: CoordinateGrid, rows: int, cols: int) -> Float[Tensor,
             reaches from 0 to 1. "signed_ramps": (i, j) alone, from -1 at the first to 1 at the last cell.
         rows: cells along the height.
         cols: cells along the width.
-
-    Raises:
-        ValueError: an unknown kind.
     """
     if kind == "centres":
         y, x = (((torch.arange(n, dtype=torch.float64) + 0.5) * 2 / n - 1) * math.sqrt(2) for n in (rows, cols))

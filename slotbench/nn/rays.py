@@ -27,11 +27,6 @@ def encode_scalars(
     """Sines and cosines of each number at octaves of frequency, interleaved; of three numbers 48 with eight octaves.
 
     Source: PSB (Singh et al., ICML 2024), appendix D.4.3: of frequency pi * 2^i / `max_value`, i from 0.
-
-    Args:
-        values: numbers.
-        max_value: bound of their size, at which the slowest sine has made half a turn.
-        octaves: frequencies.
     """
     frequencies = math.pi / max_value * 2.0 ** torch.arange(octaves, device=values.device, dtype=values.dtype)
     angles = values[..., None] * frequencies
@@ -45,11 +40,6 @@ def encode_rays(
 
     With "nearest" all rays along the same line have the same code, wherever on it their cameras are, as Plücker
     coordinates have it (Sitzmann et al., Light Field Networks, NeurIPS 2021).
-
-    Args:
-        rays: origin and unit direction.
-        max_value: bound of the point's coordinates.
-        point: which one.
     """
     place, direction = rays.split(3, dim=-1)
     if point == "nearest":
@@ -58,15 +48,7 @@ def encode_rays(
 
 
 def rays_of(batch: VideoBatch | None, name: str) -> Float[Tensor, "batch time *views 6 height width"]:
-    """The rays that a decoder is to paint.
-
-    Args:
-        batch: what it was given.
-        name: of the decoder, for the message.
-
-    Raises:
-        PartError: there are none.
-    """
+    """The rays that a decoder is to paint."""
     if batch is None or batch.rays is None:
         raise PartError(
             f"{name} paints rays of posed cameras, and this batch has none: choose data with rays, such as "
@@ -80,10 +62,6 @@ def of_rays(
     rays: Float[Tensor, "batch time *views 6 height width"],
 ) -> dict[str, Tensor]:
     """What is painted of rays, laid out as images again.
-
-    Args:
-        paint: from rays, steps of all clips one after the other, to values by name, "steps rays ..." each.
-        rays: of the pixels.
 
     Returns:
         "batch time *views ... height width" each.

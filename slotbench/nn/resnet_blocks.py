@@ -68,11 +68,7 @@ class FrameConv(nn.Conv2d):
 
 
 def frame_conv(in_channels: int, out_channels: int, kernel_size: int = 3, *, bias: bool = True) -> nn.Conv2d:
-    """A convolution that keeps the size of the image: LeCun-normal weights, a bias of zeros or none.
-
-    Raises:
-        ValueError: an even `kernel_size`, which has no middle.
-    """
+    """A convolution that keeps the size of the image: LeCun-normal weights, a bias of zeros or none."""
     if kernel_size < 1 or kernel_size % 2 == 0:
         raise ValueError(f"kernel_size is {kernel_size}; expected an odd number of pixels, such as 1, 3 or 5")
     conv = FrameConv(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=bias)

@@ -44,9 +44,6 @@ class SlotCorrector(nn.Module):
         mlp: after which iterations the MLP follows.
         aggregation: turns (assignment, values) into updates, for values of width `dim` / `num_heads`.
         norm_eps: added to the variance in the LayerNorms. PyTorch has 1e-5, flax 1e-6, Keras 1e-3.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`, an unknown `mlp`, or a `norm_eps` that is not positive.
     """
 
     def __init__(
@@ -92,9 +89,6 @@ class SlotCorrector(nn.Module):
 
         An aggregation that measures (`BatchScaled`) does so at the first iteration, unless it is given the `statistics`
         of an earlier frame.
-
-        Raises:
-            ValueError: `num_iterations` below 1.
         """
         check_iterations(num_iterations)
         if isinstance(frame, Tensor):

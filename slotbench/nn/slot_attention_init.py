@@ -48,9 +48,6 @@ def initialise_slot_attention(
         slots: where the slots start.
         corrector: of the core.
         predictor: of the core, if it has one.
-
-    Raises:
-        ValueError: an unknown `init`.
     """
     if init not in get_args(SlotAttentionInit):
         raise ValueError(f"no init named {init!r}; choose one of {', '.join(get_args(SlotAttentionInit))}")

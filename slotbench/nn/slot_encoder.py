@@ -28,9 +28,6 @@ class SlotEncoder(nn.Module):
         num_layers: self-cross layers, at least one.
         num_heads: heads of every attention.
         mlp_ratio: hidden width of the MLPs in units of `dim`.
-
-    Raises:
-        ValueError: `num_slots` or `num_layers` below 1, or `num_heads` does not divide `dim`.
     """
 
     def __init__(

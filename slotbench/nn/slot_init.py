@@ -45,9 +45,6 @@ def drawn_by_clip(clips: Sequence[int]) -> Iterator[None]:
 
     They do not depend on what else is in the batch, or on the number of processes and the device, as draws from torch's
     global generator do.
-
-    Args:
-        clips: the numbers of the clips of the batch.
     """
     token = _CLIPS.set(clips)
     try:
@@ -57,11 +54,7 @@ def drawn_by_clip(clips: Sequence[int]) -> Iterator[None]:
 
 
 def clip_numbers(batch: int) -> Sequence[int] | None:
-    """The numbers that `drawn_by_clip` has named, or None outside of it.
-
-    Raises:
-        ValueError: they are not `batch` many.
-    """
+    """The numbers that `drawn_by_clip` has named, or None outside of it."""
     clips = _CLIPS.get()
     if clips is not None and len(clips) != batch:
         raise ValueError(f"drawn_by_clip has the numbers of {len(clips)} clips, and the batch has {batch}")
@@ -69,16 +62,7 @@ def clip_numbers(batch: int) -> Sequence[int] | None:
 
 
 def clip_noise(batch: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Standard normal noise "batch *shape", from torch's global generator, or for each clip under `drawn_by_clip`.
-
-    Args:
-        batch: clips.
-        shape: of one clip.
-        like: whose device and precision it has.
-
-    Raises:
-        ValueError: `drawn_by_clip` has named another number of clips.
-    """
+    """Standard normal noise "batch *shape", from torch's global generator, or for each clip under `drawn_by_clip`."""
     clips = clip_numbers(batch)
     if clips is None:
         return torch.randn(batch, *shape, device=like.device, dtype=like.dtype)
@@ -94,9 +78,6 @@ class LearnedSlots(nn.Module):
     Args:
         num_slots: slots.
         dim: width of a slot.
-
-    Raises:
-        ValueError: `num_slots` below 1.
     """
 
     def __init__(self, num_slots: int, dim: int):
@@ -106,11 +87,7 @@ class LearnedSlots(nn.Module):
 
     @property
     def num_slots(self) -> int:
-        """How many vectors there are; it cannot change.
-
-        Raises:
-            ValueError: set to another number.
-        """
+        """How many vectors there are; it cannot change."""
         return self.slots.shape[0]
 
     @num_slots.setter
@@ -131,9 +108,6 @@ class _AnyNumber(nn.Module):
 
     Args:
         num_slots: slots of the next call; it may be set anew.
-
-    Raises:
-        ValueError: `num_slots` below 1.
     """
 
     def __init__(self, num_slots: int):
@@ -142,11 +116,7 @@ class _AnyNumber(nn.Module):
 
     @property
     def num_slots(self) -> int:
-        """How many slots the next call gives.
-
-        Raises:
-            ValueError: set to less than 1.
-        """
+        """How many slots the next call gives."""
         return self._num_slots
 
     @num_slots.setter
@@ -167,9 +137,6 @@ class GaussianSlots(_AnyNumber):
     Args:
         num_slots: slots.
         dim: width of a slot.
-
-    Raises:
-        ValueError: `num_slots` below 1.
     """
 
     def __init__(self, num_slots: int, dim: int):
@@ -178,11 +145,7 @@ class GaussianSlots(_AnyNumber):
         self.log_deviation = nn.Parameter(torch.zeros(dim))
 
     def forward(self, batch: int) -> Float[Tensor, "batch slots dim"]:
-        """New slots for each of `batch` clips, from torch's global generator, or under `drawn_by_clip`.
-
-        Raises:
-            ValueError: `drawn_by_clip` has named another number of clips.
-        """
+        """New slots for each of `batch` clips, from torch's global generator, or under `drawn_by_clip`."""
         return self.mean + self.log_deviation.exp() * self._noise(batch)
 
     def _noise(self, batch: int) -> Tensor:
@@ -202,9 +165,6 @@ class ConditionedSlots(_AnyNumber):
         dim: width of a slot.
         kind: "boxes" or "centres".
         hidden_dim: hidden width of the MLP.
-
-    Raises:
-        ValueError: `num_slots` below 1, or an unknown `kind`.
     """
 
     def __init__(self, num_slots: int, dim: int, kind: Condition, hidden_dim: int):
@@ -216,22 +176,14 @@ class ConditionedSlots(_AnyNumber):
         self.mlp = nn.Sequential(nn.Linear(inputs, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, dim))
 
     def forward(self, batch: int) -> Float[Tensor, "batch slots dim"]:
-        """There are no slots without boxes.
-
-        Raises:
-            UserError: always.
-        """
+        """There are no slots without boxes."""
         raise UserError(
             f"slots that begin with the {self.kind} of a clip's first frame need them, and this task gives the core "
             "tokens alone: choose SlotAutoencoding, CodeAutoencoding or DepthAutoencoding, or set condition to none"
         )
 
     def from_first_frame(self, batch: VideoBatch) -> Float[Tensor, "batch slots dim"]:
-        """The slots of clips.
-
-        Raises:
-            UserError: the data has neither boxes nor masks.
-        """
+        """The slots of clips."""
         boxes = first_boxes(batch, self.num_slots - 1)
         boxes = nn.functional.pad(boxes, (0, 0, 1, 0)).to(next(self.parameters()))
         if self.kind == "centres":
@@ -243,13 +195,6 @@ def first_boxes(batch: VideoBatch, count: int) -> Float[Tensor, "batch count 4"]
     """Boxes (top, left, bottom, right, in 0..1) of the objects in the first frame of each clip; zeros for none.
 
     They are those of the data, `objects["bboxes"]`, or drawn around the objects in `masks`, in the order of their ids.
-
-    Args:
-        batch: clips, from their first frame on.
-        count: boxes of a clip; further objects are left out.
-
-    Raises:
-        UserError: the data has neither boxes nor masks.
     """
     given = batch.objects.get("bboxes")
     if given is not None and given.dim() == 4:
@@ -279,11 +224,7 @@ def _box(mask: Tensor) -> Tensor:
 
 
 def initial_slots(kind: SlotInit, num_slots: int, dim: int) -> LearnedSlots | GaussianSlots:
-    """The initialisation of this name.
-
-    Raises:
-        ValueError: an unknown `kind`, or `num_slots` below 1.
-    """
+    """The initialisation of this name."""
     if kind == "learned":
         return LearnedSlots(num_slots, dim)
     if kind == "gaussian":
@@ -307,9 +248,6 @@ class InitialisedSlots:
         """Slots per step. It may be set to another number, after training too, where slots are drawn.
 
         A clip that has begun keeps the slots that it has.
-
-        Raises:
-            ValueError: set to less than 1, or to another number where slots are learned.
         """
         return self.slot_spec.num_slots
 

@@ -24,9 +24,6 @@ class SlotPredictor(nn.Module):
         num_heads: heads of the attention.
         mlp_ratio: hidden width of the MLP in units of `dim`.
         norm_eps: added to the variance in the LayerNorms.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`, or a `norm_eps` that is not positive.
     """
 
     def __init__(self, dim: int, num_heads: int = 4, mlp_ratio: int = 4, norm_eps: float = 1e-5):

@@ -98,9 +98,6 @@ class SlotSSMStack(nn.ModuleList):
         num_layers: layers, at least one.
         make_block: makes a layer's SSM block from the width of a slot, such as `ssm_blocks` returns.
         make_mixer: makes what follows it, such as `slot_mixers` returns.
-
-    Raises:
-        ValueError: `num_layers` below 1.
     """
 
     def __init__(
@@ -134,11 +131,7 @@ def ssm_blocks(
     exact_zoh: bool = False,
     kernel: str = "auto",
 ) -> Callable[[int], SSMBlock]:
-    """A factory of SSM blocks from their width: of `MambaBlock`, which has no heads, or of `Mamba2Block`.
-
-    Raises:
-        ValueError: an unknown `ssm`.
-    """
+    """A factory of SSM blocks from their width: of `MambaBlock`, which has no heads, or of `Mamba2Block`."""
     if ssm == "mamba":
         return lambda dim: MambaBlock(dim, state_dim, expand, conv_width, exact_zoh=exact_zoh, kernel=kernel)
     if ssm == "mamba2":
@@ -147,11 +140,7 @@ def ssm_blocks(
 
 
 def slot_mixers(mixer: MixerName, num_heads: int = 4, mlp_ratio: int = 4) -> Callable[[int], nn.Module]:
-    """A factory of slot mixers from the width of a slot.
-
-    Raises:
-        ValueError: an unknown `mixer`.
-    """
+    """A factory of slot mixers from the width of a slot."""
     if mixer == "attention_mlp":
         return lambda dim: SlotMixer(dim, num_heads, mlp_ratio)
     if mixer == "attention":

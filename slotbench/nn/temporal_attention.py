@@ -51,9 +51,6 @@ class TemporalAttention(nn.Module):
         window: steps that a token sees, its own included; None for no limit. Without `causal` it holds in both
             directions.
         bias: give the linear maps a bias.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`, or `window` is below 1.
     """
 
     def __init__(
@@ -75,11 +72,7 @@ class TemporalAttention(nn.Module):
         cache: AttentionCache | None = None,
         time_bias: TimeBias | None = None,
     ) -> tuple[Float[Tensor, "batch time slots dim"], AttentionCache]:
-        """(output, cache for the steps that follow); `cache` is that of the call before.
-
-        Raises:
-            ValueError: a cache without `causal`, or one of another batch size or number of slots.
-        """
+        """(output, cache for the steps that follow); `cache` is that of the call before."""
         pattern = "batch time slots (part heads dim) -> part batch heads time slots dim"
         query, key, value = rearrange(self.query_key_value(x), pattern, part=3, heads=self.num_heads)
         if cache is not None:

@@ -74,9 +74,6 @@ class CosineQuantiser(nn.Module):
         num_codes: rows of the codebook.
         code_dim: width of a row.
         commitment_weight: of `commitment`.
-
-    Raises:
-        ValueError: no codes, or rows without numbers.
     """
 
     def __init__(self, dim: int, num_codes: int = 256, code_dim: int = 32, commitment_weight: float = 0.25):

@@ -42,10 +42,6 @@ def render_weights(density: Float[Tensor, "*lead points"], lengths: Float[Tensor
     The transmittance is the exponential of a sum, so that no gradient divides by one that is 0.
 
     Source: NeRF (Mildenhall et al., ECCV 2020), equation 3.
-
-    Args:
-        density: of each point, at least 0, per unit of length.
-        lengths: from each point to the next.
     """
     optical = density * lengths
     reached = optical.cumsum(dim=-1)
@@ -72,11 +68,6 @@ def ray_points(
     The way from the last point ends at `far`.
 
     Source: NeRF, equation 2; PSB (Singh et al., ICML 2024), section 3.2.
-
-    Args:
-        near: where the first bin begins.
-        far: where the last one ends.
-        jitter: where in its bin each point is, from 0 to 1: random numbers to sample, 0.5 for the midpoints.
     """
     bins = torch.arange(jitter.shape[-1], device=jitter.device, dtype=jitter.dtype)
     distances = near + (bins + jitter) * ((far - near) / jitter.shape[-1])
@@ -96,14 +87,6 @@ def mix_densities(
     """(density, shares) of several fields at one point; colours are mixed by the shares.
 
     Shares are densities over their sum. They sum to 1 but where the sum is below 1e-6, in space that is all but empty.
-
-    Args:
-        density: of each field, at least 0.
-        mix: "sum", all fields are there at once, PSB's rule; "weighted_mean", the mean of the densities by their
-            shares, which no field exceeds, uORF's (Yu et al., ICLR 2022).
-
-    Raises:
-        ValueError: an unknown rule.
     """
     total = density.sum(dim=-1)
     shares = density / total.clamp(min=EPSILON)[..., None]

@@ -32,9 +32,6 @@ def check_shapes(
         op: name of the op, for the error.
         beside: the tensors that the expected shapes follow from, by name; all must be on the device of the first.
         expected: what is expected of the others; those that are None were left out.
-
-    Raises:
-        ValueError: a shape that does not fit, or tensors on several devices.
     """
     first, *_ = beside
     device = beside[first].device

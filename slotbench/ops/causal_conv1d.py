@@ -45,10 +45,6 @@ def causal_conv1d(
 
     Returns:
         y "batch time dim", and the last width - 1 inputs "batch width-1 dim", both in the dtype of x.
-
-    Raises:
-        ValueError: shapes that do not fit, an unknown activation, or no such kernel.
-        KernelError: the named kernel cannot run this call here.
     """
     _check(x, weight, bias, state, activation)
     inputs = (x, weight, bias, state)

@@ -40,7 +40,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "causal_conv1d": ("reference", "torch", "numba", "causal_conv1d"),
         "linear_scan": ("reference", "torch", "numba", "triton"),
         "group_norm_activation": ("reference", "torch", "numba"),
-        "inverted_attention": ("reference", "dense", "streamed", "triton"),
+        "inverted_attention": ("reference", "dense", "streamed"),
     }
 )
 """The kernels of every op, by name."""
@@ -131,9 +131,6 @@ def available_kernels(op: str, device: torch.device | str = "cpu") -> dict[str, 
     Args:
         op: a key of `KERNELS`.
         device: where the tensors would be.
-
-    Raises:
-        ValueError: there is no such op.
     """
     return {kernel: _why_not(op, kernel, torch.device(device)) for kernel in _kernels_of(op)}
 
@@ -147,9 +144,6 @@ def automatic_kernel(
         op: name of the op.
         device: where the tensors would be.
         excluded: kernels that cannot do a particular call, with the reason.
-
-    Raises:
-        ValueError: there is no such op.
     """
     device, names = torch.device(device), _kernels_of(op)
     refused: dict[str, str] = {}
@@ -170,10 +164,6 @@ def choose_kernel(op: str, kernel: str, device: torch.device, excluded: Mapping[
         kernel: what the caller asked for: "auto" or a name.
         device: where the tensors are.
         excluded: kernels that cannot do this particular call, with the reason.
-
-    Raises:
-        ValueError: there is no such kernel.
-        KernelError: the kernel that was asked for cannot run this call here.
     """
     names = _kernels_of(op)
     refused: Mapping[str, str] = _NO_EXCLUSIONS
@@ -210,9 +200,6 @@ def set_kernel(module: nn.Module, name: str) -> int:
     Args:
         module: a model.
         name: "auto" or a kernel of an op that modules run; whether it runs here is found out at the next call.
-
-    Raises:
-        ValueError: there is no such kernel.
     """
     names = ("auto", *dict.fromkeys(name for op in _OPS_OF_MODULES for name in KERNELS[op]))
     if name not in names:

@@ -43,10 +43,6 @@ def linear_scan(
 
     Returns:
         every h "batch time *space state", and the last of them "batch *space state".
-
-    Raises:
-        ValueError: shapes that do not fit, a tensor that is not complex, or no such kernel.
-        KernelError: the named kernel cannot run this call here.
     """
     _check(drive, decay, state)
     dtype, excluded = torch.complex64, {}

@@ -61,10 +61,6 @@ def selective_scan(
 
     Returns:
         y "batch time dim" in the dtype of u, and h after the last step "batch dim state" in the dtype it computes in.
-
-    Raises:
-        ValueError: shapes that do not fit, or no such kernel.
-        KernelError: the named kernel cannot run this call here.
     """
     _check(u, delta, A, B, C, D, z, state)
     dtype = compute_dtype((u, delta, A, B, C, D, z, state))

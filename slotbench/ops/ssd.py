@@ -63,10 +63,6 @@ def ssd(
     Returns:
         y "batch time heads head_dim" in the dtype of x, and h after the last step "batch heads head_dim state" in the
         dtype it computes in.
-
-    Raises:
-        ValueError: shapes that do not fit, or no such kernel.
-        KernelError: the named kernel cannot run this call here.
     """
     _check(x, delta, A, B, C, D, state)
     dtype = compute_dtype((x, delta, A, B, C, D, state))

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 
 from slotbench.ops import linear_scan, selective_scan
-from slotbench.ops.inverted_attention.competition import Competition
-from slotbench.ops.inverted_attention.fused import fused_sums
 
 
 def calls() -> dict[str, tuple[Callable[..., tuple[Tensor, ...]], Callable[[int], list[Tensor]]]]:
@@ -38,10 +36,6 @@ def calls() -> dict[str, tuple[Callable[..., tuple[Tensor, ...]], Callable[[int]
                 torch.polar(torch.sigmoid(randn(4)), randn(4)),
                 torch.complex(randn(2, 3, 4), randn(2, 3, 4)),
             ],
-        ),
-        "inverted_attention": (
-            lambda query, bias, tokens: fused_sums(query, bias, tokens, None, Competition(True, causal=True), 0.1),
-            lambda time: [randn(2, time, 1, 3, 5), randn(2, time, 1, 3, 1), randn(2, time, 7, 5)],
         ),
     }
 

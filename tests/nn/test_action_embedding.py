@@ -39,9 +39,3 @@ def test_rows_start_with_unit_length_on_average():
     torch.manual_seed(0)
     table = ActionEmbedding(499, 64).table
     assert table.square().sum(dim=1).mean().item() == pytest.approx(1.0, rel=0.05)
-
-
-@pytest.mark.parametrize(("actions", "got"), [(None, "got none"), (torch.zeros(1, 3, 2), r"of shape \(1, 3, 2\)")])
-def test_actions_that_are_not_there_are_asked_for(actions, got):
-    with pytest.raises(ValueError, match=rf"expected actions of shape \(1, 3, 4\).*{got}.*action_dim to 0"):
-        ActionEmbedding(4, 3)(actions, batch=1, time=3)

@@ -100,22 +100,6 @@ def test_weights_of_a_query_sum_to_one_over_the_tokens():
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 2, 4))
 
 
-def test_shared_queries_are_those_repeated_over_the_batch():
-    attention = CrossAttention(dim=8, num_heads=2)
-    queries, context = torch.randn(1, 4, 8), torch.randn(3, 5, 8)
-    for shared, repeated in zip(
-        attention(queries, context), attention(queries.expand(3, -1, -1), context), strict=True
-    ):
-        torch.testing.assert_close(shared, repeated)
-
-
-@pytest.mark.parametrize("attention", [SelfAttention, CrossAttention])
-@pytest.mark.parametrize("num_heads", [0, 3])
-def test_heads_must_divide_the_width(attention, num_heads):
-    with pytest.raises(ValueError, match=f"dim=8 does not split into num_heads={num_heads}"):
-        attention(8, num_heads=num_heads)
-
-
 def test_parameters_at_the_papers_width():
     for attention in (SelfAttention(64), CrossAttention(64)):
         assert sum(parameter.numel() for parameter in attention.parameters()) == 16_640

@@ -1,6 +1,5 @@
 """Cells of a grid know where they are."""
 
-import inspect
 import math
 
 import pytest
@@ -39,13 +38,6 @@ def test_signed_ramps_are_the_two_axes_alone_rows_first():
 @pytest.mark.parametrize("kind", ["ramps", "centres", "unit_centres", "signed_ramps"])
 def test_one_cell_is_a_grid(kind):
     assert coordinate_grid(kind, 1, 1).isfinite().all()
-
-
-def test_an_unknown_grid_is_named():
-    with pytest.raises(
-        ValueError, match="no coordinate grid named 'polar'; choose one of centres, ramps, unit_centres"
-    ):
-        inspect.unwrap(coordinate_grid)("polar", 2, 2)
 
 
 def test_the_embedding_is_linear_in_the_coordinates():

@@ -47,12 +47,6 @@ def test_the_whole_grid_is_one_patch_when_no_size_is_given():
     assert GridToPatches(4, 6, (3, 5), (3, 5))(torch.randn(2, 3, 15, 4)).shape == (2, 3, 1, 6)
 
 
-@pytest.mark.parametrize(("grid", "patch"), [((4, 4), 3), ((4, 6), 4), ((1, 5), 5), ((4, 4), 0)])
-def test_patches_that_do_not_tile_the_grid_are_refused(grid, patch):
-    with pytest.raises(ValueError, match=rf"patch={patch} does not tile a grid of {grid[0]}x{grid[1]}"):
-        patch_shape(grid, patch)
-
-
 def test_weights_start_with_the_fans_of_the_public_code():
     torch.manual_seed(0)
     projection, way_back = GridToPatches(32, 64, (4, 4), (4, 4)), PatchesToGrid(64, 32, (4, 4), (4, 4))

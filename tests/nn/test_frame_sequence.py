@@ -121,17 +121,3 @@ def test_weights_start_as_in_the_public_code(attention):
         assert not linear.bias.any()
     starts = [FrameSequence(5, (1, 1), lambda _: attention(), dim=64).start for _ in range(20)]
     assert torch.stack([start.detach() for start in starts]).std().item() == pytest.approx(0.02, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"dim": 7}, "even dim"),
-        ({"num_layers": 0}, "num_layers"),
-        ({"patch": 3}, "patch=3"),
-        ({"patch": 1, "dim": 6}, "4"),
-    ],
-)
-def test_sizes_that_do_not_fit_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        FrameSequence(5, (2, 2), lambda _: nn.Identity(), **arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,12 +37,3 @@ def test_no_copy_is_made_and_the_images_are_channels_last():
 def test_tokens_without_a_grid_are_one_row():
     assert grid_of(TokenSpec(dim=3, num_tokens=6)) == (1, 6)
     assert grid_of(TokenSpec(dim=3, num_tokens=6, grid=(2, 3))) == (2, 3)
-
-
-def test_sizes_that_do_not_fit_are_errors():
-    with pytest.raises(ValueError, match="2x4 = 8 cells"):
-        grid_of(TokenSpec(dim=3, num_tokens=6, grid=(2, 4)))
-    with pytest.raises(ValueError, match="got 6 tokens"):
-        to_images(torch.zeros(1, 1, 6, 2), (2, 4))
-    with pytest.raises(ValueError, match="5 images"):
-        to_tokens(torch.zeros(5, 1, 1, 1), 2)

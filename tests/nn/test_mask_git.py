@@ -168,19 +168,3 @@ def test_samples_follow_a_distribution_that_was_learned():
     alike = (sampled == sampled[:, :1]).all(1)
     assert alike.float().mean() > 0.95
     assert (sampled[:, 0] // 2 == group).float().mean() > 0.95
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"condition": SlotSpec(4, 5, (2, 2))}, "2 x 3 cells, and the condition has 4 slots"),
-        ({"condition": SlotSpec(6, 5)}, "on the grid None"),
-        ({"dim": 15, "num_heads": 1}, "expected an even width"),
-        ({"num_layers": 0}, "num_layers=0"),
-        ({"num_heads": 3}, "num_heads=3"),
-    ],
-)
-def test_sizes_that_cannot_be_are_refused(change, message):
-    settings = {"condition": SlotSpec(6, 5, (2, 3)), "codes": VideoSpec(11, 2, 3), "dim": 16} | change
-    with pytest.raises(ValueError, match=message):
-        MaskGit(**settings)

@@ -82,13 +82,3 @@ def test_tables_differ_in_start_and_in_training():
     assert learned.abs().max() < 0.2
     assert (fourier.requires_grad, sincos.requires_grad, learned.requires_grad) == (True, False, True)
     assert all(table._no_weight_decay for table in (fourier, sincos, learned))
-
-
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda: fourier_grid(4, 4, 6), "multiple of 4, got dim=6"),
-    (lambda: sincos_grid(4, 4, 2), "multiple of 4, got dim=2"),
-    (lambda: sincos_embedding(torch.arange(3), 5), "even dim, got dim=5"),
-])  # fmt: skip
-def test_widths_that_sines_and_cosines_cannot_fill_are_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

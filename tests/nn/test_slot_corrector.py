@@ -98,17 +98,6 @@ def test_gradients_are_those_of_finite_differences(aggregation, num_heads):
     assert torch.autograd.gradcheck(result, (slots, tokens))
 
 
-@pytest.mark.parametrize("aggregation", [WeightedMean, WeightedSum, BatchScaled, LayerNormAggregation])
-@pytest.mark.parametrize("training", [True, False])
-def test_slots_follow_a_permutation_and_tokens_have_no_order(aggregation, training):
-    corrector, slots, tokens = made(aggregation=aggregation).train(training), noise(2, 3, 8), noise(2, 5, 6, seed=1)
-    plain = run(corrector, slots, tokens, 3)
-    order, shuffle = [2, 0, 1], [3, 1, 4, 0, 2]
-    other = run(made(aggregation=aggregation).train(training), slots[:, order], tokens[:, shuffle], 3)
-    torch.testing.assert_close(other.slots, plain.slots[:, order], rtol=0, atol=1e-10)
-    torch.testing.assert_close(other.assignment, plain.assignment[:, order][..., shuffle], rtol=0, atol=1e-10)
-
-
 def test_iterations_share_their_weights_and_go_on_where_the_last_one_ended():
     corrector, slots, tokens = made(), noise(2, 3, 8), noise(2, 5, 6, seed=1)
     (frame,) = corrector.frames(tokens[:, None], 3, 3)
@@ -180,10 +169,3 @@ def test_prediction_is_a_map_of_the_set_and_keeps_the_size_of_the_slots():
         predictor.output_norm.weight.fill_(1)
         predictor.output_norm.bias.zero_()
     torch.testing.assert_close(predictor(slots).mean(dim=-1), torch.zeros(2, 3).double(), rtol=0, atol=1e-12)
-
-
-def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="num_iterations=0"):
-        run(made(), noise(1, 2, 8), noise(1, 3, 6), 0)
-    with pytest.raises(ValueError, match="num_heads=3"):
-        SlotCorrector(8, num_heads=3, aggregation=WeightedMean(2))

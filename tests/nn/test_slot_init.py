@@ -59,12 +59,6 @@ def test_draws_follow_the_precision_of_the_module():
     assert GaussianSlots(2, 4).double()(1).dtype == torch.float64
 
 
-@pytest.mark.parametrize("kind", [LearnedSlots, GaussianSlots])
-def test_no_slots_are_refused(kind):
-    with pytest.raises(ValueError, match="num_slots=0"):
-        kind(0, 8)
-
-
 def test_drawn_slots_may_become_any_number_and_learned_ones_may_not():
     drawn, learned = GaussianSlots(4, 8), LearnedSlots(4, 8)
     drawn.num_slots = 9

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import nn
 
@@ -48,15 +47,6 @@ def test_shared_queries_attend_to_each_other_once():
     assert seen == [1, 10, 10]
 
 
-def test_order_of_the_tokens_does_not_matter():
-    encoder, tokens = SlotEncoder(6, 4, 8, num_heads=2).double(), torch.randn(2, 5, 6, dtype=torch.float64)
-    permutation = torch.tensor([3, 0, 4, 1, 2])
-    slots, attention = encoder(tokens)
-    permuted_slots, permuted_attention = encoder(tokens[:, permutation])
-    torch.testing.assert_close(permuted_slots, slots)
-    torch.testing.assert_close(permuted_attention, attention[:, :, permutation])
-
-
 def test_attention_sums_to_one_over_tokens():
     _, attention = SlotEncoder(6, 4, 8, num_heads=2)(torch.randn(2, 5, 6))
     torch.testing.assert_close(attention.sum(dim=-1), torch.ones(2, 4))
@@ -72,14 +62,6 @@ def test_equal_queries_give_equal_slots_and_the_default_start_does_not():
     torch.testing.assert_close(slots, slots[:, :1].expand_as(slots))
 
 
-def test_same_weights_serve_another_number_of_slots():
-    few, many = SlotEncoder(6, 3, 8, num_heads=2), SlotEncoder(6, 5, 8, num_heads=2)
-    weights = few.state_dict()
-    weights["queries"] = torch.cat([weights["queries"], torch.randn(2, 8)])
-    many.load_state_dict(weights)
-    assert many(torch.randn(2, 4, 6))[0].shape == (2, 5, 8)
-
-
 def test_queries_do_not_decay_and_matrices_do():
     encoder = SlotEncoder(6, 4, 8, num_heads=2)
     matrices, rest = (group["params"] for group in decay_groups(encoder.parameters()))
@@ -87,12 +69,6 @@ def test_queries_do_not_decay_and_matrices_do():
     assert {id(parameter) for parameter in matrices} == {
         id(layer.weight) for layer in encoder.modules() if isinstance(layer, nn.Linear)
     }
-
-
-@pytest.mark.parametrize(("num_slots", "num_layers"), [(0, 3), (4, 0)])
-def test_encoder_needs_slots_and_layers(num_slots, num_layers):
-    with pytest.raises(ValueError, match="at least 1 slot and 1 layer"):
-        SlotEncoder(6, num_slots, 8, num_layers)
 
 
 def test_mixer_permutes_with_its_slots():

@@ -99,8 +99,3 @@ def test_densities_are_mixed_by_either_rule():
     total, same = mix_densities(density, "weighted_mean")
     assert (float(total), same.tolist()) == (2.5, shares.tolist())
     assert mix_densities(torch.zeros(3))[1].tolist() == [0, 0, 0]
-
-
-def test_an_unknown_rule_is_refused():
-    with pytest.raises(ValueError, match="no mix of densities named 'max'; choose sum or weighted_mean"):
-        mix_densities(torch.ones(3), "max")

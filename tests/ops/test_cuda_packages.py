@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
@@ -202,55 +201,3 @@ def test_the_package_around_the_triton_kernels_is_neither_run_nor_left_behind():
     assert "mamba_ssm" not in sys.modules
     with pytest.raises(ImportError, match="a_language_model_that_is_not_there"):
         import_module("mamba_ssm")
-
-
-def broken_library(name: str) -> ModuleType:
-    raise OSError(f"{name}.so: undefined symbol: _ZN3c10\nsecond line")
-
-
-@pytest.mark.parametrize(
-    ("op", "kernel", "module", "package"),
-    [
-        ("selective_scan", "mamba_ssm", "selective_scan_cuda", "mamba-ssm"),
-        ("ssd", "mamba_ssm", "mamba_ssm.ops.triton.ssd_combined", "mamba-ssm"),
-        ("causal_conv1d", "causal_conv1d", "causal_conv1d", "causal-conv1d"),
-    ],
-)
-class TestAPackageThatCannotBeUsed:
-    def test_is_named_with_the_reason_and_the_way_out(self, monkeypatch, op, kernel, module, package):
-        monkeypatch.setitem(sys.modules, module, None)
-        reason = available_kernels(op, "cuda")[kernel]
-        assert reason is not None
-        assert f"needs {package}" in reason
-        assert "docs/install_cuda.md" in reason
-        assert module in reason
-
-    def test_built_for_another_torch_gives_the_first_line_of_the_error(self, monkeypatch, op, kernel, module, package):
-        monkeypatch.setattr(_cuda_packages, "import_module", broken_library)
-        reason = available_kernels(op, "cuda")[kernel]
-        assert reason is not None
-        assert "undefined symbol" in reason
-        assert "second line" not in reason
-
-    def test_whose_import_raises_anything_else_is_refused_too(self, monkeypatch, op, kernel, module, package):
-        def raise_what_a_compiled_module_may(name: str) -> ModuleType:
-            raise ValueError("vector::reserve")
-
-        monkeypatch.setattr(_cuda_packages, "import_module", raise_what_a_compiled_module_may)
-        reason = available_kernels(op, "cuda")[kernel]
-        assert reason is not None
-        assert "ValueError: vector::reserve" in reason
-
-    def test_of_a_version_without_the_function_is_refused(self, monkeypatch, op, kernel, module, package):
-        monkeypatch.setitem(sys.modules, module, ModuleType(module))
-        assert f"needs {package}" in str(available_kernels(op, "cuda")[kernel])
-
-    def test_raises_when_it_is_taken_all_the_same(self, monkeypatch, op, kernel, module, package):
-        monkeypatch.setitem(sys.modules, module, None)
-        take = {
-            "selective_scan": _cuda_packages.mamba_ssm_scan,
-            "ssd": _cuda_packages.mamba_ssm_ssd,
-            "causal_conv1d": _cuda_packages.causal_conv1d_convolution,
-        }
-        with pytest.raises(ImportError, match=package):
-            take[op]()

@@ -8,23 +8,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slotbench_plugins.aggregations.batch_scaled import BatchScaled
-from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 from slotbench_plugins.cores.psb import PSB
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from slotbench import registry
-from slotbench.interfaces import Aggregation, SummedAggregation, TokenSpec, sums_suffice
+from slotbench.interfaces import Aggregation, TokenSpec
 from slotbench.nn.inverted_attention import InvertedAttention
-from slotbench.nn.slot_attention import SlotCorrector
-from slotbench.ops import KernelError, chosen_kernels, dispatch
 from slotbench.ops.inverted_attention import (
     KeyValueMemory,
     StepSums,
     TokenMemory,
-    attention,
-    fused,
     keys_cost_more,
     streamed,
     supports_cumulative,
@@ -142,77 +136,6 @@ def test_dense_gives_the_values_and_gradients_of_the_reference_frame_by_frame(na
         torch.testing.assert_close(value, other, rtol=tolerance, atol=tolerance * max(1.0, other.abs().max().item()))
 
 
-def test_a_kernel_that_cannot_run_says_what_it_takes():
-    slots, tokens = noise(1, 3, DIM), noise(1, 5, TOKEN_DIM)
-    with pytest.raises(KernelError, match="one head without biases"):
-        made("dense", num_heads=2)(slots, tokens)
-    own = own_aggregation()
-    for own.kernel in ("streamed", "triton"):
-        with pytest.raises(KernelError, match=f"kernel '{own.kernel}' .* SummedAggregation"):
-            own(slots, tokens)
-    names = "reference, dense, streamed, triton"
-    with pytest.raises(ValueError, match=f"no kernel named 'plain'; use 'auto' or one of {names}"):
-        made("plain")(slots, tokens)
-    with pytest.raises(ValueError, match="no kernel named 'plain'"):
-        made("plain").cumulative(slots, TokenMemory(tokens[:, None]))
-
-
-@pytest.fixture
-def fused_calls(monkeypatch) -> list[str]:
-    """As on CUDA, where Triton works: what "auto" or a name takes, with the sums of "streamed" in place of its own."""
-    calls: list[str] = []
-
-    def sums(*arguments):
-        calls.append("triton")
-        return streamed.streamed_sums(*arguments)
-
-    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.setattr(dispatch, "_chosen", {})
-    monkeypatch.setattr(dispatch, "_why_not", lambda op, kernel, device: None)
-    monkeypatch.setitem(dispatch._PREFERENCE, "cpu", ("triton", "numba", "torch"))
-    monkeypatch.setattr(attention, "fused_sums", sums)
-    monkeypatch.setattr(fused, "DEVICES", ("cpu",))
-    return calls
-
-
-def test_auto_takes_the_fused_kernel_for_many_weights_and_says_so(fused_calls, monkeypatch):
-    slots = noise(2, 3, 4, DIM).float()
-    few, many = (noise(2, 3, num_tokens, TOKEN_DIM).float() for num_tokens in (10, 6000))
-    layer = made("auto", num_heads=2).float()
-    layer(slots, few, causal=True)
-    assert (fused_calls, chosen_kernels()) == ([], {})
-    expected = made("reference", num_heads=2).float()(slots, many, causal=True).updates
-    found = layer(slots, many, causal=True).updates
-    assert (fused_calls, chosen_kernels()) == (["triton"], {"inverted_attention": "triton"})
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
-    layer.double()(slots.double(), many.double(), causal=True)
-    layer.float()(noise(1, 1, 1200, DIM).float(), noise(1, 1, 400, TOKEN_DIM).float(), causal=True)
-    assert fused_calls == ["triton"], "tokens in double precision, and more slots than registers hold"
-    assert chosen_kernels() == {"inverted_attention": "triton, streamed"}
-
-
-def test_one_head_on_single_frames_stays_dense_until_it_would_keep_much(fused_calls):
-    layer, slots = made("auto", bias=False).float(), noise(1, 4, DIM).float()
-    layer(slots, noise(1, 40_000, TOKEN_DIM).float())
-    assert fused_calls == []
-    layer(slots, noise(1, 300_000, TOKEN_DIM).float())
-    assert fused_calls == ["triton"]
-
-
-def test_a_kernel_that_is_named_is_the_one_that_runs(fused_calls, monkeypatch):
-    slots, tokens = noise(2, 4, DIM).float(), noise(2, 40, TOKEN_DIM).float()
-    for kernel, expected in (("streamed", []), ("reference", []), ("triton", ["triton"])):
-        made(kernel, num_heads=2).float()(slots, tokens)
-        made(kernel, across_heads=False).float().cumulative(slots, TokenMemory(tokens[:, None]))
-        corrector = SlotCorrector(DIM, TOKEN_DIM, aggregation=WeightedMean(DIM))
-        corrector.attention.kernel = kernel
-        corrector(slots, tokens, 3)
-        assert fused_calls == 5 * expected, kernel
-    monkeypatch.undo()
-    with pytest.raises(KernelError, match="kernel 'triton' of inverted_attention cannot run: it "):
-        made("triton").float()(slots, tokens)
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("num_heads", "window"), [(1, None), (1, 3), (2, 2), (1, 1)])
 def test_slots_that_are_alike_at_all_steps_are_summed_over_time(name, num_heads, window):
@@ -256,13 +179,6 @@ def test_sums_over_a_window_are_those_of_its_steps(time, window, cut):
         torch.testing.assert_close(torch.cat(found, dim=1), expected, rtol=0, atol=1e-13)
 
 
-def test_a_window_loses_no_digits_to_what_it_has_left_behind():
-    huge = torch.full((1, 40, 1, 1, 1), 1e8)
-    huge[:, 20:] = 1e-3
-    sums, _ = StepSums(huge, huge, huge).so_far(None, 5)
-    torch.testing.assert_close(sums.mass[:, 30:], torch.full((1, 10, 1, 1, 1), 5e-3))
-
-
 def cumulative(layer: InvertedAttention) -> bool:
     return supports_cumulative(layer.maps, layer.aggregation)
 
@@ -294,35 +210,6 @@ def test_an_aggregation_that_is_not_made_of_sums_gets_assignment_and_values():
     torch.testing.assert_close(from_tokens, updates)
 
 
-def test_what_a_subclass_puts_around_the_sums_is_not_passed_by():
-    class Doubled(WeightedMean):
-        def forward(self, assignment, values):
-            return 2 * super().forward(assignment, values)
-
-    class Halved(BatchScaled):
-        def gather(self, assignment, values):
-            return super().gather(assignment, values) / 2
-
-    class Tripled(WeightedMean):
-        def from_sums(self, sums):
-            return 3 * super().from_sums(sums)
-
-    assert not sums_suffice(Doubled(DIM))
-    assert not sums_suffice(Halved(DIM))
-    assert sums_suffice(Tripled(DIM))
-    slots, tokens = noise(2, 3, DIM), noise(2, 400, TOKEN_DIM, seed=1)
-    once = made("auto", output_map=False)
-    for factor, kind in ((2, Doubled), (3, Tripled)):
-        layer = made("auto", output_map=False)
-        layer.aggregation = kind(DIM)
-        torch.testing.assert_close(layer(slots, tokens)[0], factor * once(slots, tokens)[0])
-
-
-def test_every_registered_aggregation_is_made_of_sums():
-    assert all(sums_suffice(registry.load("aggregations", name)(DIM)) for name in NAMES)
-    assert issubclass(WeightedMean, SummedAggregation)
-
-
 def test_neither_keys_nor_values_nor_weights_of_all_tokens_are_made_or_kept():
     layer = made("auto").float()
     slots, tokens = noise(2, 3, 4, DIM).float().requires_grad_(), noise(2, 3, 5000, TOKEN_DIM).float().requires_grad_()
@@ -341,15 +228,6 @@ def test_neither_keys_nor_values_nor_weights_of_all_tokens_are_made_or_kept():
     assert forward <= 2048, "a chunk of weights"
     assert max(saved) <= 2 * 3 * 4 * DIM, "no tensor of tokens but the tokens waits for the backward pass"
     assert sizes.largest == tokens.numel(), "the gradient of the tokens"
-
-
-def test_the_assignment_is_not_made_unless_asked_for():
-    for kernel in ("reference", "streamed"):
-        layer = made(kernel)
-        memory = layer.memory(noise(1, 2, 5, TOKEN_DIM), 1)
-        assert layer(noise(1, 2, 3, DIM), memory, shares=False)[1] is None
-        assert layer(noise(1, 2, 3, DIM), memory)[1].shape == (1, 2, 3, 5)
-    assert layer.cumulative(noise(1, 3, DIM), memory, shares=False)[1] is None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -372,35 +250,6 @@ def test_sums_are_in_single_precision_whatever_the_tokens_are(dtype):
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-def test_autocast_touches_the_maps_of_slots_alone():
-    layer = made("streamed").float()
-    slots, tokens = noise(2, 3, DIM).float(), noise(2, 4000, TOKEN_DIM, seed=1).float()
-    expected, shares, _ = layer(slots, tokens)
-    with torch.autocast("cpu", torch.bfloat16):
-        updates, rounded, _ = layer(slots, tokens)
-    assert rounded.dtype == torch.float32
-    assert (rounded - shares).abs().max() < 0.02
-    assert (updates.float() - expected).abs().max() < 0.02 * expected.abs().max()
-
-
-def test_a_backward_pass_inside_of_autocast_is_close_to_the_one_outside():
-    layer = made("streamed").float()
-    slots, tokens = noise(2, 3, DIM).float(), noise(2, 4000, TOKEN_DIM, seed=1).float().requires_grad_()
-    with torch.autocast("cpu", torch.bfloat16):
-        updates, _, _ = layer(slots, tokens)
-        (inside,) = torch.autograd.grad(updates.sum(), tokens, retain_graph=True)
-    (outside,) = torch.autograd.grad(updates.sum(), tokens)
-    assert (inside - outside).abs().max() < 0.02 * outside.abs().max()
-
-
-def test_frozen_tokens_need_no_gradient():
-    layer, slots = made("streamed"), noise(2, 3, DIM).requires_grad_()
-    layer(slots, noise(2, 50, TOKEN_DIM))[0].sum().backward()
-    assert slots.grad.any()
-    with torch.no_grad():
-        assert not layer(slots, noise(2, 50, TOKEN_DIM))[0].requires_grad
-
-
 def test_tokens_stay_as_they_are_where_they_are_more_than_the_queries():
     assert keys_cost_more(1024, 11, 192, 192, 1)
     assert not keys_cost_more(16, 24, 16, 16, 1, frames=10**6)
@@ -413,14 +262,6 @@ def test_tokens_stay_as_they_are_where_they_are_more_than_the_queries():
     assert isinstance(layer.memory(many, 5), TokenMemory)
     assert isinstance(layer.memory(few, 7), KeyValueMemory)
     assert isinstance(layer.memory(many, 3), TokenMemory)
-
-
-def test_frames_of_few_numbers_are_not_worth_a_sum_over_time():
-    assert not made("auto").prefer_cumulative(10)
-    assert made("auto").prefer_cumulative(1000)
-    assert made("streamed").prefer_cumulative(1)
-    assert not made("reference").prefer_cumulative(1000)
-    assert not made("auto", num_heads=2).prefer_cumulative(1000)
 
 
 @pytest.mark.parametrize("window", [None, 3])

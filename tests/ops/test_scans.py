@@ -87,17 +87,6 @@ def test_a_clip_in_pieces_equals_the_whole_with_its_gradients(scan, kernel, cuts
 
 @SCANS
 @pytest.mark.parametrize("kernel", EVERY)
-def test_no_output_sees_a_later_input(scan, kernel):
-    inputs = scan.inputs(2, 40)
-    y, _ = scan.op(**inputs, kernel=kernel)
-    for name in without(inputs, "A", "D", "state"):
-        (gradient,) = torch.autograd.grad(y[:, :20].sum(), inputs[name], retain_graph=True)
-        assert not gradient[:, 20:].any(), name
-        assert gradient[:, 19].abs().min() > 0, name
-
-
-@SCANS
-@pytest.mark.parametrize("kernel", EVERY)
 def test_the_gradient_of_the_returned_state_alone_reaches_the_inputs(scan, kernel):
     inputs = scan.inputs(2, 6)
     _, last = scan.op(**inputs, kernel=kernel)
@@ -142,36 +131,6 @@ def test_autocast_around_the_backward_pass_changes_nothing(scan, kernel):
 
 @SCANS
 @pytest.mark.parametrize("kernel", FAST)
-def test_long_clips_and_their_first_gradient_are_finite(scan, kernel):
-    inputs = scan.inputs(1, 4096, dtype=torch.float32)
-    assert all(torch.isfinite(value).all() for value in scan.results(inputs, kernel).values())
-    slow = {**inputs, "A": (inputs["A"] * 1e-5).detach()}
-    first = next(iter(inputs.values()))
-    (gradient,) = torch.autograd.grad(scan.op(**slow, kernel=kernel)[0][:, -1].sum(), first)
-    assert gradient[:, 0].norm() > 0
-
-
-@SCANS
-@pytest.mark.parametrize("kernel", EVERY)
-def test_inputs_a_thousand_times_too_large_give_no_nan(scan, kernel):
-    inputs = scan.inputs(2, 40, dtype=torch.float32)
-    scaled = {name: (value * 1e3).detach().requires_grad_() for name, value in inputs.items()}
-    assert not any(torch.isnan(value).any() for value in scan.results(scaled, kernel).values())
-
-
-@SCANS
-@pytest.mark.parametrize("kernel", EVERY)
-def test_samples_do_not_touch_one_another(scan, kernel):
-    inputs = {name: value.detach() for name, value in scan.inputs(3, 9).items()}
-    before = scan.op(**inputs, kernel=kernel)[0]
-    next(iter(inputs.values()))[0] += 1
-    after = scan.op(**inputs, kernel=kernel)[0]
-    assert torch.equal(before[1:], after[1:])
-    assert not torch.equal(before[0], after[0])
-
-
-@SCANS
-@pytest.mark.parametrize("kernel", FAST)
 def test_inputs_may_be_views_with_any_strides(scan, kernel):
     inputs = scan.inputs(3, 40)
     strided = {
@@ -179,10 +138,3 @@ def test_inputs_may_be_views_with_any_strides(scan, kernel):
         for name, value in inputs.items()
     }
     assert_agree(scan.results(strided, kernel), scan.results(inputs, kernel), 1e-12)
-
-
-@SCANS
-def test_an_empty_clip_is_refused(scan):
-    inputs = {name: value if name in ("A", "D", "state") else value[:, :0] for name, value in scan.inputs(2, 5).items()}
-    with pytest.raises(ValueError, match="at least one time step"):
-        scan.op(**inputs)

@@ -106,51 +106,6 @@ def test_small_steps_after_huge_ones_keep_their_precision(kernel):
     )
 
 
-@pytest.mark.parametrize("kernel", FAST)
-def test_memory_between_forward_and_backward_is_a_small_multiple_of_the_inputs(kernel):
-    inputs = ssd_inputs(2, 640, 4, 8, 1, 16, dtype=torch.float32)
-    saved: list[int] = []
-
-    def pack(tensor: Tensor) -> Tensor:
-        saved.append(tensor.numel())
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        ssd(**inputs, kernel=kernel)
-    every_state = 2 * 640 * 4 * 8 * 16
-    assert sum(saved) < every_state / 2
-
-
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [("delta", (2, 5, 3)), ("A", (4, 2)), ("C", (2, 5, 1, 5)), ("D", (4, 3)), ("state", (2, 4, 5, 3))],
-)
-def test_a_shape_that_does_not_fit_is_named(name, shape):
-    inputs = ssd_inputs(2, 5) | {name: torch.zeros(shape, dtype=torch.float64)}
-    with pytest.raises(ValueError, match=rf"ssd takes {name} as .* and got the shape"):
-        ssd(**inputs)
-
-
-def test_axes_groups_and_empty_clips_that_cannot_be_are_refused():
-    inputs = ssd_inputs(2, 5)
-    with pytest.raises(ValueError, match=r"x as \(batch, time, heads, head_dim\)"):
-        ssd(**{**inputs, "x": inputs["x"][..., 0]})
-    with pytest.raises(ValueError, match=r"B as \(batch, time, groups, state\)"):
-        ssd(**{**inputs, "B": inputs["B"][..., 0]})
-    with pytest.raises(ValueError, match="3 groups do not divide 4 heads"):
-        ssd(**{**inputs, "B": inputs["B"][:, :, [0, 1, 1]]})
-    with pytest.raises(ValueError, match="at least one time step"):
-        ssd(**{**inputs, "x": inputs["x"][:, :0]})
-
-
-def test_the_cuda_kernel_is_refused_where_it_cannot_be_exact_or_double(monkeypatch):
-    monkeypatch.setattr("slotbench.ops.dispatch._why_not", lambda op, kernel, device: None)
-    with pytest.raises(RuntimeError, match="an input is float64: use kernel='torch'"):
-        ssd(**ssd_inputs(1, 2), kernel="mamba_ssm")
-    with pytest.raises(RuntimeError, match="no exact zero-order hold: use kernel='torch'"):
-        ssd(**ssd_inputs(1, 2, dtype=torch.float32), exact_zoh=True, kernel="mamba_ssm")
-
-
 @pytest.mark.parametrize(("kernel", "time", "expected"), [("auto", 32, 0), ("auto", 33, 1), ("mamba_ssm", 2, 1)])
 def test_auto_leaves_short_clips_to_matrix_products_where_mamba_ssm_is_installed(monkeypatch, kernel, time, expected):
     def stand_in(*inputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -59,23 +59,6 @@ def linear_scan(time: int, pixels: int, num_states: int, decay_steps: int) -> di
     }
 
 
-def inverted_attention(
-    sizes: tuple[int, ...], time: int, dtype: torch.dtype, across_heads: bool = True, tf32: bool = False
-) -> dict[str, Callable[[], Any]]:
-    module = import_module("slotbench.ops._cuda.triton_inverted_attention")
-    heads, slots, num_tokens, dim = sizes
-    query, bias = zeros(2, time, heads, slots, dim), zeros(2, time, heads, slots, 1)
-    given = query, bias, zeros(2, time, num_tokens, dim, dtype=dtype), zeros(heads, time, time) if time > 1 else None
-    settings = across_heads, time > 1, 2**30, 1e-8, tf32
-    own = zeros(2, time, slots, num_tokens)
-    backward = lambda: module._gradients(*given, query, bias, own, True, *settings)  # noqa: E731
-    return {
-        "forward": lambda: module._attend(*given, True, *settings),
-        "backward_of_slots": backward,
-        **({"backward_of_tokens": backward} if time > 1 else {}),
-    }
-
-
 CALLS = {
     **{f"selective_scan, {dtype}": ("selective_scan", selective_scan, (24, 80, 16, dtype)) for dtype in HALVES},
     "selective_scan, all sizes 1": ("selective_scan", selective_scan, (1, 1, 1, torch.float32)),
@@ -89,31 +72,6 @@ CALLS = {
     "linear_scan, a decay per step": ("linear_scan", linear_scan, (24, 6, 7, 24)),
     "linear_scan, all sizes 1": ("linear_scan", linear_scan, (1, 1, 1, 1)),
 }
-ATTENTIONS = {
-    **{f"frames, {dtype}": ((1, 11, 16384, 64), 1, dtype) for dtype in HALVES},
-    "frames, TF32": ((1, 11, 16384, 192), 1, torch.float32, True, True),
-    "heads of their own": ((4, 11, 1024, 128), 1, torch.float32, False),
-    "heads of their own, TF32": ((4, 11, 1024, 128), 1, torch.float32, False, True),
-    "most slots": ((1, 32, 4096, 256), 1, torch.float32),
-    "widest tokens": ((1, 16, 1024, 512), 1, torch.bfloat16),
-    "steps": ((4, 11, 64, 128), 6, torch.float32),
-    "steps, heads of their own": ((2, 11, 50, 192), 6, torch.bfloat16, False),
-    "most numbers": ((4, 11, 1024, 192), 1, torch.float32),
-    "most numbers of steps": ((4, 11, 64, 192), 6, torch.bfloat16),
-    "all sizes 1": ((1, 1, 1, 1), 1, torch.float32),
-}
-
-
-@pytest.mark.parametrize("call", ATTENTIONS)
-@pytest.mark.parametrize("capability", [AMPERE, HOPPER])
-def test_inverted_attention_compiles_and_all_but_few_numbers_fit_into_registers(
-    monkeypatch, tmp_path, call, capability
-):
-    calls = inverted_attention(*ATTENTIONS[call])
-    for kernel, compiled in compiled_kernels(monkeypatch, "inverted_attention", calls, capability):
-        few = 384 if "most numbers" in call else 128 if kernel == "backward_of_tokens" else 0
-        assert bytes_of_stack(compiled.asm["cubin"], tmp_path) <= few
-        assert compiled.metadata.shared <= SHARED_MEMORY
 
 
 @pytest.mark.parametrize("call", CALLS)

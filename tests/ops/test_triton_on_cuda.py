@@ -19,12 +19,7 @@ import triton_under_compile
 from scan_inputs import assert_agree, scan_inputs, values_and_gradients
 from torch import Tensor
 
-from slotbench.nn.inverted_attention import InvertedAttention
-from slotbench.ops import available_kernels, chosen_kernels, dispatch, linear_scan, selective_scan
-from slotbench.ops.inverted_attention.competition import Competition
-from slotbench.ops.inverted_attention.fused import fused_sums
-from slotbench.ops.inverted_attention.streamed import streamed_sums
-from slotbench.registry import load
+from slotbench.ops import available_kernels, linear_scan, selective_scan
 
 pytestmark = pytest.mark.gpu
 
@@ -98,66 +93,6 @@ def test_linear_scan_is_the_reference(shape, per_step):
     }
     expected = linear_results({name: value.requires_grad_() for name, value in inputs.items()}, "reference")
     assert_agree(linear_results(on_gpu(inputs, torch.complex64), "triton"), expected, TOLERANCES[torch.float32])
-
-
-ATTENTIONS = {
-    "all sizes 1": ((1, 1, 1, 1, 1, 1), {}),
-    "a frame": ((4, 1, 1, 11, 5000, 64), {}),
-    "heads of their own": ((2, 1, 4, 11, 300, 100), {"across_heads": False}),
-    "most slots": ((2, 1, 1, 32, 1000, 256), {}),
-    "widest tokens": ((2, 1, 1, 16, 200, 512), {}),
-    "most numbers": ((2, 3, 4, 11, 64, 192), {"causal": True}),
-    "a clip": ((2, 6, 4, 7, 50, 96), {"causal": True, "window": 3}),
-    "both ways": ((2, 3, 1, 11, 64, 192), {}),
-}
-
-
-def attended(inputs: dict[str, Tensor], competition: Competition, sums: Callable[..., tuple[Tensor, ...]]):
-    outputs = sums(*inputs.values(), *([None] if len(inputs) == 3 else []), competition, 1e-2, True)
-    weights = [torch.cos(torch.arange(x.numel(), dtype=torch.float64)).view(x.shape).to(x) for x in outputs]
-    gradients = torch.autograd.grad(outputs, list(inputs.values()), weights)
-    return dict(zip(("values", "mass", "shares", *inputs), (*outputs, *gradients), strict=True))
-
-
-@pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("case", ATTENTIONS)
-def test_inverted_attention_is_the_reference(case, dtype):
-    (batch, time, heads, slots, num_tokens, dim), settings = ATTENTIONS[case]
-    generator = torch.Generator().manual_seed(0)
-    shapes = {"query": (heads, slots, dim), "bias": (heads, slots, 1), "tokens": (num_tokens, dim)}
-    inputs = {n: torch.randn(batch, time, *s, generator=generator, dtype=torch.float64) for n, s in shapes.items()}
-    inputs["query"] /= dim**0.5
-    if heads > 1 and settings.get("across_heads", True):
-        inputs["time_bias"] = torch.randn(heads, time, time, generator=generator, dtype=torch.float64)
-    competition = Competition(**{"across_heads": True, **settings})
-    inputs["tokens"] = inputs["tokens"].to(dtype).double()
-    expected = attended({name: value.requires_grad_() for name, value in inputs.items()}, competition, streamed_sums)
-    dtypes = dict.fromkeys(inputs, torch.float32) | {"tokens": dtype}
-    on_device = {name: value.detach().to("cuda", dtypes[name]).requires_grad_() for name, value in inputs.items()}
-    found = attended(on_device, competition, fused_sums)
-    assert_agree({"tokens": found.pop("tokens")}, {"tokens": expected.pop("tokens")}, TOLERANCES[dtype])
-    assert_agree(found, expected, TOLERANCES[torch.float32])
-
-
-def test_a_fused_attention_keeps_less_than_a_third_of_what_the_reference_keeps():
-    attention = InvertedAttention(64, aggregation=load("aggregations", "WeightedMean")(64), bias=False).cuda()
-    slots, tokens = torch.randn(8, 11, 64, device="cuda"), torch.randn(8, 16384, 64, device="cuda")
-    tokens.requires_grad_()
-    peak = {}
-    for attention.kernel in ("triton", "reference"):
-        for _ in range(2):
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            torch.autograd.grad(attention(slots, tokens, shares=False).updates.sum(), tokens)
-            peak[attention.kernel] = torch.cuda.max_memory_allocated() - before
-    assert peak["triton"] <= 0.3 * peak["reference"], peak
-
-
-def test_auto_takes_the_fused_attention_for_many_weights(monkeypatch):
-    monkeypatch.setattr(dispatch, "_chosen", {})
-    attention = InvertedAttention(64, aggregation=load("aggregations", "WeightedMean")(64)).cuda()
-    attention(torch.randn(8, 11, 64, device="cuda"), torch.randn(8, 16384, 64, device="cuda"))
-    assert chosen_kernels() == {"inverted_attention": "triton"}
 
 
 def test_two_runs_give_the_same_bits():

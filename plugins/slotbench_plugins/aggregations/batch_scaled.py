@@ -37,9 +37,6 @@ class BatchScaled(StagedAggregation, SummedAggregation):
         unbiased: divide by one less than the number of numbers in the variance.
         reference_tokens: where steps see different numbers of tokens (a causal core that looks back, such as PSB), s
             grows with that number; it is scaled to this number of tokens. None leaves it as it is.
-
-    Raises:
-        ValueError: a `momentum` outside 0 to 1, or `reference_tokens` below 1.
     """
 
     running_mean: Tensor
@@ -54,10 +51,6 @@ class BatchScaled(StagedAggregation, SummedAggregation):
         reference_tokens: int | None = None,
     ):
         super().__init__(dim)
-        if not 0 <= momentum <= 1:
-            raise ValueError(f"momentum={momentum} is the share of the new statistics: give a number from 0 to 1")
-        if reference_tokens is not None and reference_tokens < 1:
-            raise ValueError(f"reference_tokens={reference_tokens}: give the tokens of a usual step, or None")
         self.eps = eps
         self.momentum = momentum
         self.unbiased = unbiased
@@ -82,13 +75,7 @@ class BatchScaled(StagedAggregation, SummedAggregation):
     def rescale(
         self, gathered: Float[Tensor, "batch *others dim"], statistics: BatchStatistics | None = None
     ) -> tuple[Float[Tensor, "batch *others dim"], BatchStatistics | None]:
-        """(updates, statistics to hand to later iterations).
-
-        Args:
-            gathered: the sums s.
-            statistics: m and v of an earlier call, once per clip, so that they can be part of a core's state. None
-                takes those of `gathered`, and moves the running averages. Evaluation neither reads nor returns any.
-        """
+        """(updates, statistics to hand to later iterations)."""
         if not self.training:
             mean, variance, statistics = self.running_mean, self.running_var, None
         elif statistics is None:

@@ -23,15 +23,10 @@ class ScaledMean(WeightedMean):
         train_slots: slots in training; the default is the cores' own.
         eps: keeps a slot that has won nothing from dividing by zero.
         eps_form: "sum" adds `eps` to the slot's sum of shares, "entry" to each of its shares.
-
-    Raises:
-        ValueError: `train_slots` below 1, a negative `eps`, or an unknown `eps_form`.
     """
 
     def __init__(self, dim: int, train_slots: int = 8, eps: float = 1e-8, eps_form: EpsForm = "entry"):
         super().__init__(dim, eps, eps_form)
-        if train_slots < 1:
-            raise ValueError(f"train_slots={train_slots}: give the number of slots in training, at least 1")
         self.train_slots = train_slots
 
     def from_sums(self, sums: TokenSums) -> Float[Tensor, "*batch slots dim"]:

@@ -22,15 +22,10 @@ class WeightedSum(SummedAggregation):
     Args:
         dim: width of a value; the sum needs no width.
         scale: C; None for the number of visible tokens.
-
-    Raises:
-        ValueError: a `scale` that is not positive.
     """
 
     def __init__(self, dim: int, scale: float | None = None):
         super().__init__(dim)
-        if scale is not None and scale <= 0:
-            raise ValueError(f"scale={scale}: give a positive number to divide by, or None for the number of tokens")
         self.scale = scale
 
     def from_sums(self, sums: TokenSums) -> Float[Tensor, "*batch slots dim"]:

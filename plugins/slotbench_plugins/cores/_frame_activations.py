@@ -166,17 +166,7 @@ class HalfGLUActivation(FrameActivation):
 def frame_activation(
     name: FrameActivationName, dim: int, kernel_size: int = 3, squeeze_excite: bool = False
 ) -> FrameActivation:
-    """The activation block of that name.
-
-    Args:
-        name: "resnet", "half_glu", "standard" or "diag_resnet".
-        dim: channels.
-        kernel_size: of the block's convolutions, odd; "half_glu" has none.
-        squeeze_excite: gate the channels of each frame; not in "half_glu".
-
-    Raises:
-        ValueError: no block has that name, `kernel_size` is even, or "half_glu" is asked for with `squeeze_excite`.
-    """
+    """The activation block of that name."""
     if name == "resnet":
         return ResNetActivation(dim, kernel_size, squeeze_excite)
     if name == "diag_resnet":

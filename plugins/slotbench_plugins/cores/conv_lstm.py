@@ -31,15 +31,10 @@ class ConvLSTM(TemporalCore):
         dim: channels of the images inside, the state's included, and width of a slot.
         num_layers: layers, at least one.
         kernel_size: cells along each side of the kernels, an odd number.
-
-    Raises:
-        ValueError: no layers, an even kernel, or a grid that is not that of the tokens.
     """
 
     def __init__(self, token_spec: TokenSpec, dim: int = 64, num_layers: int = 2, kernel_size: int = 3):
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         self.grid = grid_of(token_spec)
         self.slot_spec = SlotSpec(token_spec.num_tokens, dim, self.grid)
         self.input_map = lecun_linear(token_spec.dim, dim)
@@ -86,9 +81,6 @@ class ConvLSTMLayer(nn.Module):
     Args:
         dim: channels of the input, of the state and of the output.
         kernel_size: cells along each side of the kernel, an odd number.
-
-    Raises:
-        ValueError: `kernel_size` is even or below 1.
     """
 
     def __init__(self, dim: int, kernel_size: int = 3):
@@ -106,13 +98,7 @@ class ConvLSTMLayer(nn.Module):
         batch: int,
         state: ConvLSTMState | None = None,
     ) -> tuple[Float[Tensor, "frames dim rows cols"], ConvLSTMState]:
-        """(hidden states of all steps, state after the last); both are channels_last.
-
-        Args:
-            images: the steps of each sample, one sample after the other.
-            batch: samples.
-            state: that of an earlier call, or None at the start of a clip.
-        """
+        """(hidden states of all steps, state after the last); both are channels_last."""
         # contiguous, as a slice of the kernel would be copied anew in every step
         input_kernel, hidden_kernel = (
             half.contiguous(memory_format=torch.channels_last) for half in self.kernel.split(self.dim, dim=1)

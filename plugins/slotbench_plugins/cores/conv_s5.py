@@ -59,10 +59,6 @@ class ConvS5(TemporalCore):
         checkpoint_layers: compute every layer again in the backward pass; memory then holds one image per layer and
             step, and what one layer needs.
         kernel: which kernel of `slotbench.ops.linear_scan` runs the recurrence.
-
-    Raises:
-        ValueError: no layers, an even kernel, a `state_dim` that does not fit `blocks`, `skip_connections` with so
-            few layers that there is none, or an unknown name.
     """
 
     default_initialisation: ClassVar[Initialisation] = "hippo"
@@ -91,8 +87,6 @@ class ConvS5(TemporalCore):
         kernel: str = "auto",
     ):
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         if skip_connections and num_layers <= min(LONG_SKIPS):
             raise ValueError(
                 f"skip_connections reach layer {min(LONG_SKIPS)} and there are {num_layers} layers, counted from 0: "
@@ -173,9 +167,6 @@ class ConvStateSpace(nn.Module):
         b_kernel: size of the input kernel B, odd.
         c_kernel: size of the output kernel C, odd.
         kernel: kernel of `slotbench.ops.linear_scan`; `slotbench.ops.set_kernel` changes it.
-
-    Raises:
-        ValueError: an even kernel.
     """
 
     kernel_op = "linear_scan"
@@ -190,9 +181,6 @@ class ConvStateSpace(nn.Module):
         kernel: str = "auto",
     ):
         super().__init__()
-        for name, size in (("b_kernel", b_kernel), ("c_kernel", c_kernel)):
-            if size < 1 or size % 2 == 0:
-                raise ValueError(f"{name} must be odd so that it has a centre, got {size}")
         self.kernel = kernel
         self.dynamics = dynamics
         half = len(dynamics.log_step)
@@ -218,14 +206,7 @@ class ConvStateSpace(nn.Module):
         state: Complex[Tensor, "batch rows cols state"] | None = None,
         step_scale: Float[Tensor, " time"] | Float[Tensor, "batch time"] | None = None,
     ) -> tuple[Float[Tensor, "batch time rows cols dim"], Complex[Tensor, "batch rows cols state"]]:
-        """(outputs, state after the last step).
-
-        Args:
-            inputs: frames of channels-last images.
-            state: of the call before; zeros if None.
-            step_scale: time of each step in units of the learned step sizes, for frames that are not evenly spaced; 1
-                for all of them if None.
-        """
+        """(outputs, state after the last step)."""
         batch, time = inputs.shape[:2]
         frames = inputs.flatten(0, 1)
         if step_scale is None:
@@ -257,9 +238,6 @@ class ConvS5Layer(nn.Module):
         activation: the activation block, such as `frame_activation` returns.
         prenorm: put the LayerNorm before the state space model instead of at the end.
         dropout: share of the activation block's outputs that are dropped, the same at all steps of a call.
-
-    Raises:
-        ValueError: `dropout` outside [0, 1).
     """
 
     def __init__(
@@ -271,8 +249,6 @@ class ConvS5Layer(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is a share in [0, 1), got {dropout}")
         self.prenorm = prenorm
         self.dropout = dropout
         self.ssm = ssm

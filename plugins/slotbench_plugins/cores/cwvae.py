@@ -66,9 +66,6 @@ class CWVAE(GenerativeCore):
         latent_dim: width of a sample.
         feature_dim: hidden width of the dense layers from the features of one level to those of the next.
         feature_layers: of these dense layers; 0 for the same features at all levels.
-
-    Raises:
-        ValueError: a number below 1 (`feature_layers`: below 0), or, in a call, clips that are at different frames.
     """
 
     def __init__(
@@ -82,14 +79,6 @@ class CWVAE(GenerativeCore):
         feature_layers: int = 3,
     ):
         super().__init__()
-        counts = {"num_levels": num_levels, "factor": factor, "dim": dim, "latent_dim": latent_dim}
-        counts |= {"feature_dim": feature_dim, "feature_layers": feature_layers + 1}
-        if min(counts.values()) < 1:
-            raise ValueError(
-                f"CWVAE: got num_levels={num_levels}, factor={factor}, dim={dim}, latent_dim={latent_dim}, "
-                f"feature_dim={feature_dim} and feature_layers={feature_layers}; expected feature_layers to be at "
-                "least 0 and the others at least 1"
-            )
         width = token_spec.num_tokens * token_spec.dim
         self.slot_spec = SlotSpec(num_slots=1, dim=latent_dim + dim)
         self.periods = tuple(factor**level for level in range(num_levels))

@@ -34,10 +34,6 @@ class FrameTransformer(TemporalCore):
         patch: cells per side of a patch; None for one patch of the whole grid.
         window: frames that a layer sees, the present one included; None for all of them.
         output_dim: width of a slot; `dim` if None.
-
-    Raises:
-        ValueError: no layers, a `dim` that is odd or that `num_heads` does not divide, `window` below 1, or a `patch`
-            that does not tile the grid.
     """
 
     def __init__(

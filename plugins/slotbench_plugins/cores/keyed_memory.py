@@ -24,9 +24,6 @@ class KeyedMemory(TemporalCore):
     Args:
         token_spec: the output of the encoder; the last number of a token is its key.
         core: makes the core from the tokens without their keys.
-
-    Raises:
-        PartError: the core has another number of slots than there are tokens, or tokens are nothing but a key.
     """
 
     def __init__(self, token_spec: TokenSpec, core: Callable[[TokenSpec], TemporalCore] = S5):

@@ -108,10 +108,6 @@ class OCSlotSSM(InitialisedSlots, TemporalCore):
             attention alone (as in the public code), the MLP alone, or nothing.
         init: initial weights, ours ("plain", Xavier-uniform maps with biases of zero) or those of the authors' public
             code ("slotssm", PyTorch's linear layers, and learned slots that are normal).
-
-    Raises:
-        ValueError: a number below 1, heads that do not divide `dim`, `head_dim` does not divide the inner width of
-            Mamba-2, or an unknown `slot_init`, `ssm` or `mixer`.
     """
 
     def __init__(

@@ -46,10 +46,6 @@ class Performer(TemporalCore):
         output_dim: width of a slot; `dim` if None.
         num_features: random features per head.
         redraw: training clips after which the features are drawn anew; None for never.
-
-    Raises:
-        ValueError: no layers, a `dim` that is odd or that `num_heads` does not divide, `num_features` or `redraw` below
-            1, or a `patch` that does not tile the grid.
     """
 
     def __init__(
@@ -107,11 +103,6 @@ def orthogonal_directions(num_features: int, dim: int, seed: int) -> Float[Tenso
     The random generator is their own, so that a seed gives the same directions wherever it is used.
 
     Source: Choromanski et al., "Rethinking Attention with Performers", ICLR 2021, section 2.4.
-
-    Args:
-        num_features: directions.
-        dim: width of each.
-        seed: of the generator.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -138,11 +129,6 @@ def key_features(
     so that what it adds to a key depends, through `eps`, on keys of the future; here a key's features are its own.
 
     Source: Choromanski et al., ICLR 2021, Lemma 1 and Eq 7-8.
-
-    Args:
-        key: keys.
-        directions: from `orthogonal_directions`.
-        eps: keeps a feature, and with it the sum of a query's weights, away from 0.
     """
     scaled = key * key.shape[-1] ** -0.25
     exponent = _project(scaled, directions) - scaled.square().sum(dim=-1, keepdim=True) / 2
@@ -158,11 +144,6 @@ def query_features(
     looks at no other query.
 
     Source: Choromanski et al., ICLR 2021, Lemma 1; the stabiliser is that of the public code.
-
-    Args:
-        query: queries.
-        directions: from `orthogonal_directions`.
-        eps: keeps a feature away from 0.
     """
     exponent = _project(query * query.shape[-1] ** -0.25, directions)
     return (exponent - exponent.amax(dim=-1, keepdim=True)).exp() + eps
@@ -176,11 +157,6 @@ def favor_attention_reference(
     """The weighted mean of the values of this and of earlier steps, by the full table of weights query . key.
 
     Quadratic in time: for tests and for reading.
-
-    Args:
-        query: features of the queries.
-        key: features of the keys.
-        value: values.
     """
     time, slots = query.shape[2:4]
     query, key, value = (part.flatten(2, 3) for part in (query, key, value))
@@ -199,12 +175,6 @@ def favor_attention(
 
     Linear in time: the clip goes in chunks of about `CHUNK_TOKENS` tokens; within one the weights are computed openly,
     and all earlier chunks are one matrix. That matrix exists once per chunk, never once per token.
-
-    Args:
-        query: features of the queries.
-        key: features of the keys.
-        value: values.
-        state: that of the call before.
     """
     time, slots = query.shape[2:4]
     # a column of ones carries the sum of the weights along with the weighted sum of the values
@@ -260,9 +230,6 @@ class FavorAttention(nn.Module):
             never.
         eps: what is added to every feature.
         seed: of the directions.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`, or `num_features` or `redraw` is below 1.
     """
 
     directions: Tensor
@@ -279,10 +246,6 @@ class FavorAttention(nn.Module):
     ):
         super().__init__()
         check_heads(dim, num_heads)
-        if num_features < 1:
-            raise ValueError(f"num_features must be at least 1, got {num_features}")
-        if redraw is not None and redraw < 1:
-            raise ValueError(f"redraw={redraw}: give the number of clips after which to draw anew, or None for never")
         self.num_heads = num_heads
         self.redraw = redraw
         self.eps = eps

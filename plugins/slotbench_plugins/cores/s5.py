@@ -51,9 +51,6 @@ class S5(TemporalCore):
         step_rescale: factor of all step sizes: 2 to run at half the frame rate of the training clips.
         checkpoint_layers: compute every layer again in the backward pass.
         kernel: which kernel of `slotbench.ops.linear_scan` runs the recurrence.
-
-    Raises:
-        ValueError: no layers, a patch that does not divide the grid, or a `state_dim` that does not fit `blocks`.
     """
 
     def __init__(
@@ -74,8 +71,6 @@ class S5(TemporalCore):
         kernel: str = "auto",
     ):
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         self.grid = rows, cols = grid_of(token_spec)
         if patch < 1 or rows % patch or cols % patch:
             raise ValueError(f"patch={patch} must divide the {rows} rows and {cols} columns of the grid")
@@ -124,15 +119,10 @@ class S5Layer(nn.Module):
         ssm: the recurrence; gives the layer its width.
         prenorm: put the LayerNorm before the state space model instead of at the end.
         dropout: share of the outputs that are dropped, the same at all steps of a call.
-
-    Raises:
-        ValueError: `dropout` outside [0, 1).
     """
 
     def __init__(self, ssm: S5StateSpace, prenorm: bool = False, dropout: float = 0.0):
         super().__init__()
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is a share in [0, 1), got {dropout}")
         dim = len(ssm.D)
         self.prenorm = prenorm
         self.dropout = dropout

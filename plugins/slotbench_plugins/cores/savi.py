@@ -87,10 +87,6 @@ class SAVi(InitialisedSlots, RecurrentCore):
         predictor_mlp_ratio: that of the predictor's, if it is another one; STEVE's code has 1 in the corrector and 4
             in the predictor.
         condition: what slots know of the objects in a clip's first frame: "none", "boxes" or "centres".
-
-    Raises:
-        ValueError: a number below 1, heads that do not divide `dim`, an unknown `slot_init`, `corrector_mlp`, `init` or
-            `condition`, or a `norm_eps` that is not positive.
     """
 
     attention_kind = "assignment"
@@ -139,19 +135,11 @@ class SAVi(InitialisedSlots, RecurrentCore):
         self.first_iterations = first_iterations
 
     def initial_state(self, tokens: Float[Tensor, "batch tokens token_dim"]) -> SAViStart:
-        """Initial slots for each clip, learned or drawn.
-
-        Raises:
-            UserError: there is a `condition`, for which tokens are not enough.
-        """
+        """Initial slots for each clip, learned or drawn."""
         return SAViStart(self.slot_init(tokens.shape[0]))
 
     def first_state(self, batch: VideoBatch) -> SAViStart | None:
-        """With a `condition`, the initial slots of these clips.
-
-        Raises:
-            UserError: the data has neither boxes nor masks.
-        """
+        """With a `condition`, the initial slots of these clips."""
         return (
             SAViStart(self.slot_init.from_first_frame(batch)) if isinstance(self.slot_init, ConditionedSlots) else None
         )

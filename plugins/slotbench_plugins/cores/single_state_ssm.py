@@ -21,9 +21,6 @@ class SingleStateSSM(SplitSSM):
 
     Args:
         dim: width of the one slot; the other arguments are those of `SplitSSM`.
-
-    Raises:
-        ValueError: no layers, `num_heads` does not divide `dim`, or `head_dim` the inner width of Mamba-2.
     """
 
     def __init__(

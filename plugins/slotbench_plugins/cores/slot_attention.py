@@ -47,10 +47,6 @@ class SlotAttention(InitialisedSlots, TemporalCore):
             Xavier-uniform for every map, with slots drawn from a standard normal distribution ("plain"); see
             `slotbench.nn.slot_attention_init.initialise_slot_attention`.
         norm_eps: epsilon of the LayerNorms: 1e-3 in the authors' code (Keras), 1e-5 in that of Krimmel et al.
-
-    Raises:
-        ValueError: a number below 1, `num_heads` does not divide `dim`, an unknown `slot_init`, `corrector_mlp` or
-            `init`, or a `norm_eps` that is not positive.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -102,9 +102,6 @@ class SlotRNN(RecurrentCore):
             or nothing, which leaves the slots on their own.
         mixer_norm: where the mixer's LayerNorm is: "after" its residual, so that every state is of unit size, "before"
             its attention, or "none". The norms within "attention_mlp" stay, and "before" is the same as "none" there.
-
-    Raises:
-        ValueError: `num_layers` below 1, an unknown `mixer` or `mixer_norm`, or `num_heads` does not divide `dim`.
     """
 
     attention_kind = "reading"
@@ -122,8 +119,6 @@ class SlotRNN(RecurrentCore):
         mixer_norm: MixerNorm = "after",
     ):
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         mixers = {
             "attention": lambda: AttentionMixer(dim, num_heads, mixer_norm),
             "attention_mlp": lambda: nn.Sequential(
@@ -131,10 +126,6 @@ class SlotRNN(RecurrentCore):
             ),
             "none": nn.Identity,
         }
-        if mixer not in mixers:
-            raise ValueError(f"mixer={mixer!r} is none of {', '.join(mixers)}")
-        if mixer_norm not in get_args(MixerNorm):
-            raise ValueError(f"mixer_norm={mixer_norm!r} is none of {', '.join(get_args(MixerNorm))}")
         self.slot_spec = SlotSpec(num_slots, dim)
         self.encoder = SlotEncoder(token_spec.dim, num_slots, dim, encoder_layers, num_heads, mlp_ratio)
         layers = nn.ModuleList(SlotRNNLayer(dim, mixers[mixer]()) for _ in range(num_layers))

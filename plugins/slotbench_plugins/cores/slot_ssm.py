@@ -39,10 +39,6 @@ class SlotSSM(TemporalCore):
         kernel: which kernel of `slotbench.ops.selective_scan` (of `slotbench.ops.ssd` for Mamba-2) runs the scan.
         mixer: what follows the SSM of every layer: attention over the slots and an MLP on each (as in the paper), the
             attention alone, the MLP alone, or nothing; the last two leave the slots on their own.
-
-    Raises:
-        ValueError: a list of slot numbers that does not have one entry per layer, a number below 1, `num_heads` does
-            not divide `dim`, or `head_dim` the inner width of Mamba-2.
     """
 
     def __init__(
@@ -64,8 +60,6 @@ class SlotSSM(TemporalCore):
         mixer: MixerName = "attention_mlp",
     ):
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         counts = [num_slots] * num_layers if isinstance(num_slots, int) else list(num_slots)
         if len(counts) != num_layers:
             raise ValueError(

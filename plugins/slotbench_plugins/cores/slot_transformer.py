@@ -37,10 +37,6 @@ class SlotTransformer(TemporalCore):
         mlp_ratio: hidden width of the MLPs in units of `dim`.
         window: steps that a slot sees in a layer, its own included; None for all of them.
         random_offset: highest step index that a training clip may begin at; each begins at one drawn uniformly.
-
-    Raises:
-        ValueError: no slots, no layers, a `dim` that is odd or that `num_heads` does not divide, `window` below 1, or
-            `random_offset` below 0.
     """
 
     def __init__(

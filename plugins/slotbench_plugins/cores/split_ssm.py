@@ -43,10 +43,6 @@ class SplitSSM(TemporalCore):
         head_dim: channels that share a decay in Mamba-2; must divide the inner width. Mamba has no heads.
         exact_zoh: discretise the input matrix exactly instead of Mamba's first-order form.
         kernel: which kernel of `slotbench.ops.selective_scan` (of `slotbench.ops.ssd` for Mamba-2) runs the scan.
-
-    Raises:
-        ValueError: no slots or layers, `num_heads` does not divide both `dim` and the width of the layers, or
-            `head_dim` does not divide the inner width of Mamba-2.
     """
 
     def __init__(

@@ -16,10 +16,6 @@ class Transformer(SlotTransformer):
 
     Args:
         dim: width of the vector of a step, an even number; the other arguments are those of `SlotTransformer`.
-
-    Raises:
-        ValueError: no layers, a `dim` that is odd or that `num_heads` does not divide, `window` below 1, or
-            `random_offset` below 0.
     """
 
     def __init__(

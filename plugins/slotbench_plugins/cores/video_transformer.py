@@ -44,10 +44,6 @@ class VideoTransformer(TemporalCore):
         slot_grid: rows and columns of slots, no more than the tokens have; None for 4 x 4, as in the paper, or for as
             many as there are along a side that has fewer. Where they do not divide the tokens' grid, neighbouring
             rectangles overlap by a cell.
-
-    Raises:
-        ValueError: no layers, a `dim` that is not a multiple of 4 or that `num_heads` does not divide, or a `slot_grid`
-            that is empty or finer than the tokens'.
     """
 
     def __init__(
@@ -61,8 +57,6 @@ class VideoTransformer(TemporalCore):
         slot_grid: tuple[int, int] | None = None,
     ):
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         self.grid = rows, cols = grid_of(token_spec)
         pooled = (min(rows, POOLED[0]), min(cols, POOLED[1])) if slot_grid is None else slot_grid
         if not (1 <= pooled[0] <= rows and 1 <= pooled[1] <= cols):
@@ -82,11 +76,7 @@ class VideoTransformer(TemporalCore):
     def forward(
         self, tokens: Float[Tensor, "batch time tokens dim"], state: CausalTransformerState | None = None
     ) -> CoreOutput:
-        """Pooled slots of every step; the state is the index of the next step and the cache of every layer.
-
-        Raises:
-            ValueError: a state without `causal`.
-        """
+        """Pooled slots of every step; the state is the index of the next step and the cache of every layer."""
         if state is not None and not self.causal:
             raise ValueError(
                 "a state was given, but with causal=False early steps see later ones, so that a clip cannot be "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -19,12 +17,6 @@ def mix_slots(components: Components, logits: Masks, disabled_slots: tuple[int, 
     The softmax and the sum are taken in float32 (or wider, where the input is).
 
     Source: SlotSSM, equation 17.
-
-    Args:
-        components: the image of each slot.
-        logits: of the masks.
-        disabled_slots: slots that are left out of the softmax; their masks are zero. Without any other slot all masks
-            are zero, and the image is black.
     """
     wide = torch.promote_types(logits.dtype, torch.float32)
     if not disabled_slots:
@@ -41,13 +33,6 @@ def mix_slots_by_alpha(
     """(image, masks): each pixel is the mean of the slots' components there, weighted by alpha over its sum.
 
     Source: Lin, "Modular Neural Networks for Video Prediction", 2022, Eq 3.23 and its author's code, without epsilon.
-
-    Args:
-        components: the image of each slot.
-        alpha: how much of a pixel each slot claims, at least 0.
-        epsilon: the least that the claims are divided by: below it the masks of a pixel sum to less than 1, and fade
-            to 0 where no slot claims it.
-        disabled_slots: slots whose claims are taken as zero.
     """
     alpha = alpha.to(torch.promote_types(alpha.dtype, torch.float32))
     if disabled_slots:
@@ -62,11 +47,7 @@ def _mixed(components: Components, masks: Masks) -> tuple[Frames, Masks]:
 
 
 def enabled_slots(num_slots: int, disabled_slots: tuple[int, ...]) -> list[int]:
-    """The slots that are not switched off, in order.
-
-    Raises:
-        ValueError: a slot that there is not.
-    """
+    """The slots that are not switched off, in order."""
     if any(not 0 <= slot < num_slots for slot in disabled_slots):
         raise ValueError(
             f"disabled_slots is {tuple(disabled_slots)}, and there are {num_slots} slots: give numbers from 0 to "
@@ -76,24 +57,12 @@ def enabled_slots(num_slots: int, disabled_slots: tuple[int, ...]) -> list[int]:
 
 
 def check_output(decoder: str, output: str) -> bool:
-    """Whether colours go through a sigmoid.
-
-    Raises:
-        ValueError: neither "sigmoid" nor "linear".
-    """
-    if output not in ("sigmoid", "linear"):
-        raise ValueError(f"{decoder}: no output named {output!r}; choose one of sigmoid, linear")
+    """Whether colours go through a sigmoid."""
     return output == "sigmoid"
 
 
 @torch.no_grad()
 def start_colours(bias: Tensor | None, channels: int, initial_rgb: float) -> None:
-    """Adds `initial_rgb` to the first `channels` biases of a decoder's last layer, those of the image, and no mask's.
-
-    Raises:
-        ValueError: `initial_rgb` is not finite.
-    """
-    if not math.isfinite(initial_rgb):
-        raise ValueError(f"initial_rgb is {initial_rgb}; expected a number, such as 0.5 to start from a grey image")
+    """Adds `initial_rgb` to the first `channels` biases of a decoder's last layer, those of the image."""
     assert bias is not None
     bias[:channels] += initial_rgb

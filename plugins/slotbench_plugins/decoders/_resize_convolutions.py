@@ -30,9 +30,6 @@ class ResizeConvolutions(nn.Module):
         out_channels: of the image.
         video_spec: whose height and width the image has.
         channels: of the small map, and of the first two convolutions.
-
-    Raises:
-        ValueError: the image is no multiple of 8 pixels high and wide, or the channels are not three positive numbers.
     """
 
     def __init__(

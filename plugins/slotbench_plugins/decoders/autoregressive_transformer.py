@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Integer
@@ -72,11 +72,6 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
             deviation 1 in all. "steve", as in STEVE's code: Xavier-uniform, up to sqrt(3 / dim), and normal of
             deviation 1, cut off at 2. "slate", as in SLATE's: normal, for it is one more row of the codes' table, and
             positions as in STEVE's. "normal": both normal of deviation 1.
-
-    Raises:
-        ValueError: `num_layers` below 1, `dropout` that is no share, `num_heads` that does not divide `dim`, or an
-            unknown `init`.
-        PartError: a call without the codes of each step.
     """
 
     def __init__(
@@ -91,14 +86,6 @@ class AutoregressiveTransformer(AutoregressiveDecoder):
         init: CodeInit = "steve",
     ):
         super().__init__()
-        if init not in get_args(CodeInit):
-            raise ValueError(
-                f"AutoregressiveTransformer: no init named {init!r}; choose one of {', '.join(get_args(CodeInit))}"
-            )
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is a share from 0 to below 1; got {dropout}")
         self.grid = (video_spec.height, video_spec.width)
         cells = video_spec.height * video_spec.width
         self.slot_map = xavier_linear(slot_spec.dim, dim, bias=False)

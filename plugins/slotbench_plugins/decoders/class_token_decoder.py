@@ -26,9 +26,6 @@ class ClassTokenDecoder(Decoder):
         num_layers: layers of attention and MLP.
         num_heads: heads of the attention, which must divide `dim`.
         mlp_ratio: hidden width of the MLPs in units of `dim`.
-
-    Raises:
-        ValueError: `num_layers` is below 1, or `num_heads` does not divide `dim`.
     """
 
     def __init__(
@@ -41,8 +38,6 @@ class ClassTokenDecoder(Decoder):
         mlp_ratio: int = 2,
     ):
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         dim = slot_spec.dim if dim is None else dim
         self.video_spec = video_spec
         self.slots = nn.Identity() if dim == slot_spec.dim else xavier_linear(slot_spec.dim, dim)

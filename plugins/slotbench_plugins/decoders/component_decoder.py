@@ -36,10 +36,6 @@ class ComponentDecoder(Decoder):
         disabled_slots: slots, from 0, whose alpha is taken as zero.
         initial_rgb: what the biases of the image's channels start from, before a sigmoid if there is one: 0 starts
             from grey, -3 from frames that are nearly black.
-
-    Raises:
-        ValueError: a height or width that is no multiple of 8, `channels` that are not three, `epsilon` not positive,
-            an `initial_rgb` that is not finite, or a slot in `disabled_slots` that there is not.
     """
 
     def __init__(
@@ -54,8 +50,6 @@ class ComponentDecoder(Decoder):
     ):
         super().__init__()
         self.paints_pixels = check_output("ComponentDecoder", output)
-        if not epsilon > 0:
-            raise ValueError(f"ComponentDecoder: epsilon is {epsilon}; expected a small positive number such as 1e-8")
         enabled_slots(slot_spec.num_slots, disabled_slots)
         self.epsilon = epsilon
         self.disabled_slots = disabled_slots

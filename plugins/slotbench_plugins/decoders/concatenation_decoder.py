@@ -29,10 +29,6 @@ class ConcatenationDecoder(Decoder):
         channels: of the small map, and of the first two convolutions.
         output: "sigmoid" for an image in [0, 1], as in the source; "linear" for logits, where the loss takes those.
         initial_rgb: what the biases of the image's channels start from, as in `ComponentDecoder`.
-
-    Raises:
-        ValueError: a height or width that is no multiple of 8, `channels` that are not three, an `initial_rgb` that
-            is not finite, or, in a call, another number of slots.
     """
 
     def __init__(

@@ -19,15 +19,10 @@ class MLPDecoder(Decoder):
         slot_spec: the output of the core.
         video_spec: the image to produce.
         hidden_dim: width of the hidden layer.
-
-    Raises:
-        ValueError: a width below 1, or, in a call, another number of slots.
     """
 
     def __init__(self, slot_spec: SlotSpec, video_spec: VideoSpec, hidden_dim: int = 256):
         super().__init__()
-        if hidden_dim < 1:
-            raise ValueError(f"MLPDecoder: hidden_dim is {hidden_dim}; expected a width of at least 1")
         self.slot_spec = slot_spec
         self.shape = (video_spec.channels, video_spec.height, video_spec.width)
         pixels = video_spec.channels * video_spec.height * video_spec.width

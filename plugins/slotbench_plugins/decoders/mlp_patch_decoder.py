@@ -36,9 +36,6 @@ class MLPPatchDecoder(Decoder):
         hidden_dim: width of the hidden layers.
         num_hidden: hidden layers.
         patch_size: side of a cell in pixels; it must divide the height and the width.
-
-    Raises:
-        ValueError: the patches do not tile the image, or a number is below 1.
     """
 
     def __init__(
@@ -54,11 +51,6 @@ class MLPPatchDecoder(Decoder):
             raise ValueError(
                 f"patches of {patch_size} x {patch_size} pixels do not tile an image of {video_spec.height} x "
                 f"{video_spec.width}: choose a patch_size that divides both"
-            )
-        if hidden_dim < 1 or num_hidden < 1:
-            raise ValueError(
-                f"MLPPatchDecoder: got hidden_dim={hidden_dim} and num_hidden={num_hidden}; expected both to be at "
-                "least 1"
             )
         self.grid = (video_spec.height // patch_size, video_spec.width // patch_size)
         self.patch_size = patch_size

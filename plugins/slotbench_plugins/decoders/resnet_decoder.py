@@ -30,20 +30,12 @@ class ResNetDecoder(Decoder):
         video_spec: the image to produce.
         depths: channels of every level, that of the full image first.
         blocks: residual blocks of every level.
-
-    Raises:
-        ValueError: the slots are no grid or one that does not grow into the image, or a number is not positive.
     """
 
     def __init__(
         self, slot_spec: SlotSpec, video_spec: VideoSpec, depths: tuple[int, ...] = (16, 32, 64), blocks: int = 1
     ):
         super().__init__()
-        if not depths or min(depths) < 1 or blocks < 1:
-            raise ValueError(
-                f"ResNetDecoder: got depths={tuple(depths)} and blocks={blocks}; expected at least one depth, all of "
-                "them and blocks at least 1"
-            )
         if slot_spec.grid is None:
             raise ValueError(
                 f"ResNetDecoder decodes the cells of a grid, and this core has {slot_spec.num_slots} slots "

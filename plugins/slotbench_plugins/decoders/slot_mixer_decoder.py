@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -36,9 +36,6 @@ class SlotMixerDecoder(Decoder):
         max_value: bound of the coordinates of that point.
         ray_point: what stands for a ray in its code beside its direction: its origin, as in the paper, or its point
             nearest to the coordinates' 0, which is the same for all cameras on the ray.
-
-    Raises:
-        ValueError: a number is not positive, `num_heads` does not divide `dim`, or an unknown `ray_point`.
     """
 
     takes_views: ClassVar[bool] = True
@@ -58,15 +55,6 @@ class SlotMixerDecoder(Decoder):
         ray_point: RayPoint = "camera",
     ):
         super().__init__()
-        if ray_point not in get_args(RayPoint):
-            raise ValueError(
-                f"SlotMixerDecoder: no ray_point named {ray_point!r}; choose one of {', '.join(get_args(RayPoint))}"
-            )
-        if min(dim, num_layers, num_blocks, max_value) <= 0:
-            raise ValueError(
-                f"SlotMixerDecoder: got dim={dim}, num_layers={num_layers}, num_blocks={num_blocks} and max_value="
-                f"{max_value}; expected positive numbers"
-            )
         self.max_value = max_value
         self.ray_point: RayPoint = ray_point
         self.query = nn.Linear(RAY_CODES, dim)
@@ -81,11 +69,7 @@ class SlotMixerDecoder(Decoder):
         self.colour = nn.Linear(dim, video_spec.channels)
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
-        """The colours of the rays of `batch`, and the share that each slot has in them.
-
-        Raises:
-            PartError: the batch has no rays.
-        """
+        """The colours of the rays of `batch`, and the share that each slot has in them."""
         rays = rays_of(batch, "SlotMixerDecoder").to(slots)
         given = slots.flatten(0, 1)
         keys = self.key(given)

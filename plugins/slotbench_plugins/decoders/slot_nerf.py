@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple, get_args
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -52,9 +52,6 @@ class SlotNeRF(Decoder):
         sky: adds the sky; without it nothing is added for what passes everything, which is black.
         shadow: each field also gives a share of light at each point, and colours are multiplied by the product.
         max_value: bound of the coordinates of the points.
-
-    Raises:
-        ValueError: a number is not positive, `far` is not beyond `near`, or an unknown `mix`.
     """
 
     takes_views: ClassVar[bool] = True
@@ -76,14 +73,6 @@ class SlotNeRF(Decoder):
         max_value: float = 16.0,
     ):
         super().__init__()
-        if min(dim, num_points, max_value) <= 0:
-            raise ValueError(
-                f"SlotNeRF: got dim={dim}, num_points={num_points} and max_value={max_value}; expected positive numbers"
-            )
-        if not 0 <= near < far:
-            raise ValueError(f"SlotNeRF: got near={near} and far={far}; expected 0 <= near < far")
-        if mix not in get_args(DensityMix):
-            raise ValueError(f"SlotNeRF: no mix named {mix!r}; choose one of {', '.join(get_args(DensityMix))}")
         self.num_points, self.near, self.far = num_points, near, far
         self.mix: DensityMix = mix
         self.max_value = max_value
@@ -99,11 +88,7 @@ class SlotNeRF(Decoder):
         )
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
-        """The colours of the rays of `batch`, the share that each slot has in them, their background and depth.
-
-        Raises:
-            PartError: the batch has no rays.
-        """
+        """The colours of the rays of `batch`, the share that each slot has in them, their background and depth."""
         # codes of points need the bits that a slot under autocast lacks
         rays = rays_of(batch, "SlotNeRF").to(slots.device, torch.promote_types(slots.dtype, torch.float32))
         mapped = self.slot(slots.flatten(0, 1))

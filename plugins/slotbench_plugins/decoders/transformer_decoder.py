@@ -30,9 +30,6 @@ class TransformerDecoder(Decoder):
         mlp_ratio: hidden width of the MLPs in units of `dim`.
         positions: where the table of queries starts and whether it is trained: see `position_table` in
             `slotbench.nn.positions`.
-
-    Raises:
-        ValueError: the patches do not tile the image, `num_layers` is below 1, or `num_heads` does not divide `dim`.
     """
 
     def __init__(
@@ -52,8 +49,6 @@ class TransformerDecoder(Decoder):
                 f"patches of {patch_size} x {patch_size} pixels do not tile an image of {video_spec.height} x "
                 f"{video_spec.width}: choose a patch_size that divides both"
             )
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         dim = slot_spec.dim if dim is None else dim
         self.grid = (video_spec.height // patch_size, video_spec.width // patch_size)
         self.patch_size = patch_size

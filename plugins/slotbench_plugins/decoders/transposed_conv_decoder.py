@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -35,10 +35,6 @@ class TransposedConvDecoder(Decoder):
         kernel_sizes: side of every convolution in pixels.
         output: "tanh" for an image in [-1, 1], whose negative values are black, as in the source; "linear" for what
             the task squashes.
-
-    Raises:
-        ValueError: not as many kernels as channels, a number below 1, a kernel below 2, an unknown output, or, in a
-            call, another number of slots.
     """
 
     def __init__(
@@ -50,15 +46,6 @@ class TransposedConvDecoder(Decoder):
         output: Output = "tanh",
     ):
         super().__init__()
-        if not channels or len(channels) != len(kernel_sizes) or min(channels) < 1 or min(kernel_sizes) < STRIDE:
-            raise ValueError(
-                f"TransposedConvDecoder: got channels={tuple(channels)} and kernel_sizes={tuple(kernel_sizes)}; "
-                f"expected as many of one as of the other, channels of at least 1 and kernels of at least {STRIDE}"
-            )
-        if output not in get_args(Output):
-            raise ValueError(
-                f"TransposedConvDecoder: no output named {output!r}; choose one of {', '.join(get_args(Output))}"
-            )
         self.slot_spec, self.output, self.size = slot_spec, output, (video_spec.height, video_spec.width)
         self.map_shape = (channels[0], *(_cells(side, kernel_sizes) for side in self.size))
         self.linear = nn.Linear(slot_spec.num_slots * slot_spec.dim, torch.Size(self.map_shape).numel())

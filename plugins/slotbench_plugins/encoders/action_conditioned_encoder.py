@@ -24,9 +24,6 @@ class ActionConditionedEncoder(Encoder):
         video_spec: one step of the input.
         encoder: makes the encoder of the frames.
         action_dim: width of the embedding beside each token.
-
-    Raises:
-        ValueError: `action_dim` below 1.
     """
 
     hides_frames: ClassVar[bool] = True
@@ -38,8 +35,6 @@ class ActionConditionedEncoder(Encoder):
         action_dim: int = 16,
     ):
         super().__init__()
-        if action_dim < 1:
-            raise ValueError(f"ActionConditionedEncoder: action_dim is {action_dim}; expected a width of at least 1")
         self.encoder = encoder(video_spec)
         tokens = self.encoder.token_spec
         self.token_spec = TokenSpec(tokens.dim + action_dim, tokens.num_tokens, tokens.grid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -44,10 +44,6 @@ class CNNEncoder(Encoder):
         norm_eps: what the LayerNorm adds to the variance.
         initialisation: "xavier": Xavier-uniform weights everywhere; "kaiming": Kaiming-uniform ones for layers that a
             ReLU follows, Xavier-uniform ones for the others. Biases start at zero.
-
-    Raises:
-        ValueError: the layers are not described as often as there are, a number is not positive or a kernel is even, or
-            an argument has an unknown value.
     """
 
     mean: Tensor
@@ -69,8 +65,6 @@ class CNNEncoder(Encoder):
     ):
         super().__init__()
         _check_layers(channels, kernel_sizes, strides)
-        _check_choice("input_scale", input_scale, get_args(InputScale))
-        _check_choice("initialisation", initialisation, get_args(EncoderInit))
         if input_scale == "imagenet" and video_spec.channels != len(_IMAGENET_MEAN):
             raise ValueError(
                 f"CNNEncoder: input_scale 'imagenet' is for red, green and blue, and this video has "
@@ -130,8 +124,3 @@ def _check_layers(channels: tuple[int, ...], kernel_sizes: tuple[int, ...], stri
         raise ValueError(f"CNNEncoder: got {given}; expected one number per convolution in each, and at least one")
     if min(*channels, *kernel_sizes, *strides) < 1 or any(size % 2 == 0 for size in kernel_sizes):
         raise ValueError(f"CNNEncoder: got {given}; expected positive numbers, and odd kernel_sizes such as 3 or 5")
-
-
-def _check_choice(argument: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"CNNEncoder: no {argument} named {value!r}; choose one of {', '.join(choices)}")

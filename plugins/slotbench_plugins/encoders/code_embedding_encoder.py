@@ -26,10 +26,6 @@ class CodeEmbeddingEncoder(CodeEncoder):
         dim: width of a token, and of the vectors: that of the decoder's.
         hidden_dim: hidden width of the MLP; `dim` if None, as in the source.
         dropout: share of the vectors' numbers that is dropped in training.
-
-    Raises:
-        PartError: there are no codes to read.
-        ValueError: a width below 1, or `dropout` that is no share.
     """
 
     def __init__(self, video_spec: VideoSpec, dim: int = 64, hidden_dim: int | None = None, dropout: float = 0.0):
@@ -40,11 +36,6 @@ class CodeEmbeddingEncoder(CodeEncoder):
                 "an encoder of frames such as CNNEncoder"
             )
         hidden_dim = dim if hidden_dim is None else hidden_dim
-        if min(dim, hidden_dim) < 1 or not 0 <= dropout < 1:
-            raise ValueError(
-                f"CodeEmbeddingEncoder: got dim={dim}, hidden_dim={hidden_dim} and dropout={dropout}; expected widths "
-                "of at least 1, and a share from 0 to below 1"
-            )
         grid = (video_spec.codes.height, video_spec.codes.width)
         cells = grid[0] * grid[1]
         self.token_spec = TokenSpec(dim, cells, grid)

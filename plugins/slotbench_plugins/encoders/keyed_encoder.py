@@ -32,21 +32,12 @@ class KeyedEncoder(Encoder):
         num_tokens: cells of the memory.
         dim: width of a token, the key included.
         hidden_dim: width of the hidden layer.
-
-    Raises:
-        PartError: actions that are no two poses.
-        ValueError: no cell, or a width that holds nothing.
     """
 
     hides_frames: ClassVar[bool] = True
 
     def __init__(self, video_spec: VideoSpec, num_tokens: int = 128, dim: int = 9, hidden_dim: int = 256):
         super().__init__()
-        if num_tokens < 1 or dim < 2 or hidden_dim < 1:
-            raise ValueError(
-                f"KeyedEncoder: got num_tokens={num_tokens}, dim={dim} and hidden_dim={hidden_dim}; expected at least "
-                "1 cell, a width of at least 2, for a number and its key, and of at least 1"
-            )
         numbers = video_spec.num_actions
         if numbers and (numbers % 2 or not video_spec.vector_actions):
             kind = "vectors of" if video_spec.vector_actions else "one of"

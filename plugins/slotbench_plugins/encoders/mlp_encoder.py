@@ -24,9 +24,6 @@ class MLPEncoder(Encoder):
         dim: width of a token; the paper has 128.
         hidden_dim: width between the two linear layers; the channels of a cell if None, as in the paper.
         norm: "layer" for a LayerNorm over the channels of a cell, or "none".
-
-    Raises:
-        ValueError: a width below 1, or a norm that there is not.
     """
 
     def __init__(
@@ -39,10 +36,6 @@ class MLPEncoder(Encoder):
         super().__init__()
         channels = video_spec.channels
         hidden_dim = channels if hidden_dim is None else hidden_dim
-        if dim < 1 or hidden_dim < 1:
-            raise ValueError(f"MLPEncoder: got dim={dim} and hidden_dim={hidden_dim}; expected both to be at least 1")
-        if norm not in ("layer", "none"):
-            raise ValueError(f"no norm named {norm!r}; choose one of layer, none")
         grid = (video_spec.height, video_spec.width)
         self.token_spec = TokenSpec(dim=dim, num_tokens=grid[0] * grid[1], grid=grid)
         self.mlp = nn.Sequential(

@@ -34,9 +34,6 @@ class ResNetEncoder(Encoder):
         action_dim: channels of an embedding of the step's action that every cell is given beside its own; 0 for none.
             `VideoBatch.actions[t]` leads from frame t to frame t + 1. Data without actions gets one learned vector.
         rescale: take frames in [0, 1] as 2x - 1; False for maps of other numbers, such as vectors of codes.
-
-    Raises:
-        ValueError: the halvings do not fit the frame, or a number that must be positive is not.
     """
 
     hides_frames: ClassVar[bool] = True
@@ -50,11 +47,6 @@ class ResNetEncoder(Encoder):
         rescale: bool = True,
     ):
         super().__init__()
-        if not depths or min(depths) < 1 or blocks < 1 or action_dim < 0:
-            raise ValueError(
-                f"ResNetEncoder: got depths={tuple(depths)}, blocks={blocks}, action_dim={action_dim}; expected at "
-                "least one depth, all of them and blocks at least 1, and action_dim at least 0"
-            )
         factor = 2 ** (len(depths) - 1)
         if video_spec.height % factor or video_spec.width % factor:
             raise ValueError(

@@ -44,9 +44,6 @@ class ResNetTransformerEncoder(Encoder):
         num_heads: their heads.
         mlp_dim: hidden width of their MLPs.
         attention_dim: width of the queries, keys and values of all heads together; that of a token if None.
-
-    Raises:
-        ValueError: a number is not positive, groups do not divide channels, or heads the width of the attention.
     """
 
     def __init__(
@@ -64,14 +61,6 @@ class ResNetTransformerEncoder(Encoder):
         attention_dim: int | None = None,
     ):
         super().__init__()
-        numbers = (width, norm_groups, position_hidden_dim, mlp_dim, *blocks)
-        if not blocks or min(numbers) < 1 or num_layers < 0 or (attention_dim is not None and attention_dim < 1):
-            raise ValueError(
-                f"ResNetTransformerEncoder: got width={width}, blocks={tuple(blocks)}, norm_groups={norm_groups}, "
-                f"position_hidden_dim={position_hidden_dim}, num_layers={num_layers}, mlp_dim={mlp_dim} and "
-                f"attention_dim={attention_dim}; expected at least one stage, and numbers of at least 1, of num_layers "
-                "of at least 0"
-            )
         rows, cols, channels = video_spec.height, video_spec.width, width
         stack = [SameConv(video_spec.channels, width, 3), _norm(width, norm_groups)]
         for stage, count in enumerate(blocks):
@@ -140,9 +129,6 @@ class TransformerLayer(nn.Module):
         num_heads: heads.
         mlp_dim: hidden width of the MLP.
         attention_dim: width of the queries, keys and values of all heads together.
-
-    Raises:
-        ValueError: `num_heads` does not divide `attention_dim`.
     """
 
     def __init__(self, dim: int, num_heads: int, mlp_dim: int, attention_dim: int):

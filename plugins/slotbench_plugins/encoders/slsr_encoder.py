@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -40,10 +40,6 @@ class SLSREncoder(Encoder):
             Otherwise the mean ray of a patch is encoded by sines and cosines, as in `SlotMixerDecoder`, and added
             behind it.
         max_value: bound of the coordinates of the point that is encoded.
-
-    Raises:
-        ValueError: a number is not positive, a kernel is even, groups or heads do not divide `dim`, patches do not
-            divide the image, or an unknown `ray_point`.
     """
 
     takes_views: ClassVar[bool] = True
@@ -64,21 +60,11 @@ class SLSREncoder(Encoder):
         max_value: float = 16.0,
     ):
         super().__init__()
-        if min(dim, stages, blocks, norm_groups) < 1 or num_layers < 0 or kernel_size % 2 == 0 or dim % norm_groups:
-            raise ValueError(
-                f"SLSREncoder: got dim={dim}, stages={stages}, blocks={blocks}, norm_groups={norm_groups}, num_layers="
-                f"{num_layers} and kernel_size={kernel_size}; expected positive numbers, an odd kernel_size and groups "
-                "that divide dim"
-            )
         rows, cols = video_spec.height, video_spec.width
         if patch_size < 1 or max_value <= 0 or rows % patch_size or cols % patch_size:
             raise ValueError(
                 f"SLSREncoder: got patch_size={patch_size} and max_value={max_value} for images of {rows} x {cols}; "
                 "expected positive numbers, and patches that divide the image"
-            )
-        if ray_point is not None and ray_point not in get_args(RayPoint):
-            raise ValueError(
-                f"SLSREncoder: no ray_point named {ray_point!r}; choose one of {', '.join(get_args(RayPoint))}, or null"
             )
         rows, cols = rows // patch_size, cols // patch_size
         self.patch_size, self.ray_point, self.max_value = patch_size, ray_point, max_value

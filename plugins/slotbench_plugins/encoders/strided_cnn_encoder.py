@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -51,10 +51,6 @@ class StridedCNNEncoder(Encoder):
         last_norm: a norm after the last convolution too.
         positions: see `slotbench.nn.positions.coordinate_grid`; only maps have any.
         activation: after every convolution; leaky ReLU has a slope of 0.2.
-
-    Raises:
-        ValueError: the frame is too small for the convolutions, a number is not positive (or a padding is negative), or
-            an argument has an unknown value.
     """
 
     def __init__(
@@ -74,10 +70,8 @@ class StridedCNNEncoder(Encoder):
     ):
         super().__init__()
         head = head or ("linear" if output == "flat" else "mlp")
-        _check_choices(output=(output, get_args(Output)), head=(head, get_args(Head)), norm=(norm, get_args(Norm)))
-        _check_choices(activation=(activation, get_args(Activation)))
         hidden_dim = channels[-1] if hidden_dim is None and channels else hidden_dim
-        rows, cols = _grid(video_spec, channels, kernel_size, padding, dim, hidden_dim)
+        rows, cols = _grid(video_spec, channels, kernel_size, padding)
         self.output: Output = output
         self.norm: Norm = norm
         self.activation: Activation = activation
@@ -164,25 +158,8 @@ class _CellNorm(nn.LayerNorm):
         return super().forward(images.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
-def _grid(
-    video_spec: VideoSpec,
-    channels: tuple[int, ...],
-    kernel_size: int,
-    padding: int,
-    dim: int,
-    hidden_dim: int | None,
-) -> tuple[int, int]:
+def _grid(video_spec: VideoSpec, channels: tuple[int, ...], kernel_size: int, padding: int) -> tuple[int, int]:
     """Rows and columns that the convolutions leave of a frame."""
-    if (
-        not channels
-        or min(*channels, kernel_size, dim, *(() if hidden_dim is None else (hidden_dim,))) < 1
-        or padding < 0
-    ):
-        raise ValueError(
-            f"StridedCNNEncoder: got channels={tuple(channels)}, kernel_size={kernel_size}, padding={padding}, "
-            f"dim={dim} and hidden_dim={hidden_dim}; expected at least one convolution, a padding of 0 or more, and "
-            "the other numbers at least 1"
-        )
     rows, cols = video_spec.height, video_spec.width
     for done in range(len(channels)):
         if min(rows, cols) + 2 * padding < kernel_size:
@@ -193,9 +170,3 @@ def _grid(
             )
         rows, cols = ((side + 2 * padding - kernel_size) // STRIDE + 1 for side in (rows, cols))
     return rows, cols
-
-
-def _check_choices(**arguments: tuple[str, tuple[str, ...]]) -> None:
-    for name, (value, choices) in arguments.items():
-        if value not in choices:
-            raise ValueError(f"StridedCNNEncoder: no {name} named {value!r}; choose one of {', '.join(choices)}")

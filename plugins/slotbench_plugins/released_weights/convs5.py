@@ -31,9 +31,9 @@ import torch
 from torch import Tensor, nn
 
 from slotbench.errors import FileError
-from slotbench_plugins.released_weights._flax_trees import Tree, TreeMissingError, load_all, read_arrays, some
+from slotbench_plugins.released_weights._flax_trees import Tree, load_all, read_arrays, some
 
-__all__ = ["TreeMissingError", "from_tree", "load_tree", "read_tree", "to_tree"]
+__all__ = ["from_tree", "load_tree", "read_tree", "to_tree"]
 
 
 class _Axes(NamedTuple):
@@ -229,71 +229,28 @@ different things."""
 
 
 def read_tree(source: str | Path | Tree) -> dict[str, np.ndarray]:
-    """The parameters of a tree by name, without the collection "params" in front, and nothing of other collections.
-
-    Args:
-        source: an .npz file of arrays under names joined by "/", or such a mapping.
-
-    Raises:
-        TreeMissingError: there is no such file.
-        FileError: it is damaged, or nothing in it is a parameter.
-    """
-    tree = read_arrays(source, "params")
+    """The parameters of a tree by name, without the collection "params" in front, and nothing of other collections."""
+    tree = read_arrays(source)
     if any(name.startswith("params/") for name in tree):
         # beside it lies "prime", what the authors' step model has discretised, which is no parameter
         tree = {name.removeprefix("params/"): value for name, value in tree.items() if name.startswith("params/")}
-    if not any(name.startswith(("sequence_model/layers_", "z_tfm/")) for name in tree):
-        what = f"the tree of {source}" if isinstance(source, str | Path) else "this tree"
-        raise FileError(
-            f"{what} has no sequence_model/layers_0/... and no z_tfm/..., but {some(tree)}: expected the parameters "
-            'of one of the authors\' models, nested names joined by "/"'
-        )
     return tree
 
 
 def from_tree(tree: Tree) -> dict[str, Tensor]:
-    """The state dict of a task with `ResNetEncoder`, one of the authors' cores and `ResNetDecoder`, or of a `TECO`.
-
-    Args:
-        tree: the authors' parameters by name, as `read_tree` gives them.
-
-    Raises:
-        ValueError: a name in it is none of those models', a part of an attention is missing, or there is no width to
-            be found.
-    """
+    """The state dict of a task with `ResNetEncoder`, one of the authors' cores and `ResNetDecoder`, or of a `TECO`."""
     tree = read_tree(tree)
-    rules = _rules_of(tree)
     dim = np.size(tree.get("sequence_model/layers_0/norm/scale", ()))
-    if not dim and _TRANSFORMER[0] not in rules:
-        raise FileError("this tree has no sequence_model/layers_0/norm/scale, which tells how wide the layers are")
     found = {}
-    for name, rule, value in _renamed(tree, rules, back=False):
-        try:
-            found[name] = rule.axes.here(torch.from_numpy(np.array(value)), dim).contiguous()
-        except (RuntimeError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
-            shape, dtype = np.shape(value), np.asarray(value).dtype
-            raise FileError(f"{name} of the tree has the shape {shape} of {dtype}, which cannot be its own") from error
+    for name, rule, value in _renamed(tree, _rules_of(tree), back=False):
+        found[name] = rule.axes.here(torch.from_numpy(np.array(value)), dim).contiguous()
     for whole in {name.partition("[")[0]: None for name in found if name.endswith("]")}:
-        parts = [found.pop(f"{whole}[{part}]", None) for part in range(len(_JOINED))]
-        try:
-            found[whole] = torch.cat(parts)  # type: ignore[arg-type]  # raises for None
-        except (RuntimeError, TypeError) as error:
-            raise FileError(
-                f"{whole} takes query, key and value of the tree, all of one shape: one is missing or has another"
-            ) from error
+        found[whole] = torch.cat([found.pop(f"{whole}[{part}]") for part in range(len(_JOINED))])
     return found
 
 
 def to_tree(model: nn.Module | Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """The authors' tree for such a model: the inverse of `from_tree`.
-
-    Args:
-        model: the task, or its state dict, which is enough where nothing in it depends on a number of heads (the prior
-            of `TECO`, `FrameTransformer`) or the size of a patch (`S5`, `FrameTransformer`).
-
-    Raises:
-        ValueError: a name in it is none of those parts', or the state dict is not enough.
-    """
+    """The authors' tree for such a model: the inverse of `from_tree`."""
     whole = model.state_dict() if isinstance(model, nn.Module) else model
     values: dict[str, Tensor] = {}
     for name, value in _without_tokenizer(whole).items():
@@ -307,22 +264,9 @@ def to_tree(model: nn.Module | Mapping[str, Tensor]) -> dict[str, np.ndarray]:
 
 
 def load_tree(model: nn.Module, tree: str | Path | Tree) -> None:
-    """Loads a tree into a task, or a module with such parts; every tensor but a tokenizer's must have its place.
-
-    Args:
-        model: the model that takes the weights, in its own dtype.
-        tree: an .npz file or the authors' parameters by name.
-
-    Raises:
-        TreeMissingError: there is no such file.
-        ValueError: the tree is not one of those models', or not of this one: layers, widths or kernels differ.
-    """
-    held = read_tree(tree)
-    try:
-        own = _without_tokenizer(model.state_dict())
-        load_all(model, from_tree(held), own, "Build it with the tree's parts and sizes, and with an action_dim")
-    except FileError as error:
-        raise FileError(f"{f'{tree}: ' if isinstance(tree, str | Path) else ''}{error}") from error
+    """Loads a tree into a task, or a module with such parts; every tensor but a tokenizer's must have its place."""
+    own = _without_tokenizer(model.state_dict())
+    load_all(model, from_tree(read_tree(tree)), own, "Build it with the tree's parts and sizes, and with an action_dim")
 
 
 def _without_tokenizer(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:

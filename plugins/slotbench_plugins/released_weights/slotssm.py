@@ -18,7 +18,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from slotbench.errors import FileError
 from slotbench_plugins.cores.oc_slot_ssm import OCSlotSSM
+from slotbench_plugins.released_weights._flax_trees import load_all
 
 __all__ = ["from_slotssm", "load_slotssm"]
 
@@ -44,18 +46,8 @@ _NAMES: tuple[tuple[tuple[str, ...], str], ...] = (
 
 
 def from_slotssm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state dict of an `OCSlotSSM` from that of the authors' `SlotSSM`.
-
-    Raises:
-        ValueError: a name in it is none of that model's, or a part of an attention is missing.
-    """
+    """The state dict of an `OCSlotSSM` from that of the authors' `SlotSSM`."""
     ours, left = {}, dict(weights)
-    if "init_slots" not in left:
-        some = ", ".join(sorted(left)[:3])
-        raise ValueError(
-            f"these weights have no init_slots, but {some or 'nothing'}: expected the state dict of the authors' "
-            "SlotSSM, as its save_pretrained writes it into the folder slotssm"
-        )
     ours["slot_init.slots"] = left.pop("init_slots")[0, 0]
     for index in sorted({int(found[1]) for name in left if (found := re.match(r"blocks\.(\d+)\.", name))}):
         block = f"blocks.{index}."
@@ -67,12 +59,9 @@ def from_slotssm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
                 names = [f"{block}{part}.{kind}" for part in theirs]
                 if not any(name in left for name in names):
                     continue
-                missing = [name for name in names if name not in left]
-                if missing:
-                    raise ValueError(f"these weights have no {missing[0]} beside {names[0]}")
                 ours[f"{here.format(i=index)}.{kind}"] = torch.cat([left.pop(name) for name in names])
     if left:
-        raise ValueError(
+        raise FileError(
             f"{sorted(left)[0]} is no name of the authors' SlotSSM with inverted attention: a model that reads its "
             "input with ordinary attention, or not in every block, has no counterpart here"
         )
@@ -80,26 +69,9 @@ def from_slotssm(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_slotssm(core: OCSlotSSM, weights: Mapping[str, Tensor]) -> None:
-    """Loads the authors' weights into a core of the same sizes; every tensor must have its place.
-
-    Args:
-        core: for the public code's own settings, `OCSlotSSM.original`.
-        weights: the state dict of the authors' `SlotSSM`.
-
-    Raises:
-        ValueError: a name or a shape does not fit.
-    """
-    found, wanted = from_slotssm(weights), core.state_dict()
-    for name in sorted(found.keys() ^ wanted.keys()):
-        which = "has no place in this core" if name in found else "is not among these weights"
-        raise ValueError(
-            f"{name} {which}: build the core as the weights were, from OCSlotSSM.original with as many layers, or with "
-            "mixer, ssm, bottom_up_bias and token_projection as in that code"
-        )
-    for name, value in found.items():
-        if value.shape != wanted[name].shape:
-            raise ValueError(
-                f"{name} has the shape {list(value.shape)} in these weights and {list(wanted[name].shape)} in this "
-                "core: build the core with the sizes that the weights have"
-            )
-    core.load_state_dict(found)
+    """Loads the authors' weights into a core of the same sizes; every tensor must have its place."""
+    advice = (
+        "Build the core as the weights were, from OCSlotSSM.original with as many layers, or with mixer, ssm, "
+        "bottom_up_bias and token_projection as in that code"
+    )
+    load_all(core, from_slotssm(weights), core.state_dict(), advice)

@@ -21,11 +21,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from slotbench.errors import FileError
-from slotbench_plugins.released_weights._flax_trees import Tree, TreeMissingError, load_all, read_arrays
+from slotbench_plugins.released_weights._flax_trees import Tree, load_all, read_arrays
 from slotbench_plugins.tokenizers.vqgan import VQGAN
 
-__all__ = ["TreeMissingError", "load_vqgan", "vqgan_tree"]
+__all__ = ["load_vqgan", "vqgan_tree"]
 
 _WHOLE = {"": ""}
 _KINDS = {
@@ -57,27 +56,12 @@ _KINDS = {
 
 
 def load_vqgan(tokenizer: VQGAN, tree: str | Path | Tree) -> None:
-    """Loads the variables of the authors' VQ-GAN, the collections "params" and "stats"; each must have its place.
-
-    Args:
-        tokenizer: takes them in its own dtype.
-        tree: an .npz file or the variables by name.
-
-    Raises:
-        TreeMissingError: there is no such file.
-        ValueError: it is damaged, or not of a VQ-GAN of these sizes.
-    """
+    """Loads the variables of the authors' VQ-GAN, the collections "params" and "stats"; each must have its place."""
     names, found = _names(tokenizer), {}
-    for name, value in read_arrays(tree, "variables").items():
-        try:
-            ours = torch.from_numpy(np.array(value))
-        except TypeError as error:
-            raise FileError(f"{name} of the tree is no array of numbers, but of {np.asarray(value).dtype}") from error
+    for name, value in read_arrays(tree).items():
+        ours = torch.from_numpy(np.array(value))
         found[names.get(name, name)] = (ours.permute(3, 2, 0, 1) if ours.ndim == 4 else ours).contiguous()
-    try:
-        load_all(tokenizer, found, tokenizer.state_dict(), "Build VQGAN with the sizes in the checkpoint's settings")
-    except FileError as error:
-        raise FileError(f"{f'{tree}: ' if isinstance(tree, str | Path) else ''}{error}") from error
+    load_all(tokenizer, found, tokenizer.state_dict(), "Build VQGAN with the sizes in the checkpoint's settings")
 
 
 def vqgan_tree(tokenizer: VQGAN) -> dict[str, np.ndarray]:

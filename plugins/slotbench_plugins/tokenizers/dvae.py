@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Integer
@@ -43,10 +43,6 @@ class DVAE(Tokenizer):
             tokenizer are trained together; otherwise they are the most likely ones.
         norm: before each ReLU: "group" for a GroupNorm of one group, whose offset takes the place of the convolution's
             bias, or "none".
-
-    Raises:
-        ValueError: frames of another size, a number below 1, a temperature that is not positive, a negative
-            `usage_weight`, or an unknown `norm`.
     """
 
     def __init__(
@@ -62,23 +58,11 @@ class DVAE(Tokenizer):
         norm: DVAENorm = "none",
     ):
         super().__init__()
-        if norm not in get_args(DVAENorm):
-            raise ValueError(f"DVAE: no norm named {norm!r}; choose one of {', '.join(get_args(DVAENorm))}")
         if video_spec.height % 4 or video_spec.width % 4:
             raise ValueError(
                 f"DVAE: a code is of 4 x 4 pixels, and frames are {video_spec.height} x {video_spec.width}: choose a "
                 "height and a width that are multiples of 4"
             )
-        for name, value in {"num_codes": num_codes, "channels": channels, "anneal_steps": anneal_steps}.items():
-            if value < 1:
-                raise ValueError(f"DVAE: {name} is {value}; expected 1 or more")
-        if not min(first_temperature, last_temperature) > 0:
-            raise ValueError(
-                f"DVAE: temperatures {first_temperature} and {last_temperature}; expected numbers above 0, such as 1.0 "
-                "and 0.1"
-            )
-        if not 0 <= usage_weight < math.inf:
-            raise ValueError(f"DVAE: usage_weight is {usage_weight}; expected 0 or a small number such as 0.01")
         self.usage_weight = usage_weight
         rows, cols = video_spec.height // 4, video_spec.width // 4
         self.code_spec = VideoSpec(num_codes, rows, cols, num_views=video_spec.num_views)
@@ -165,11 +149,7 @@ def gumbel_softmax(
 
 
 def unevenness(logits: Float[Tensor, "frames codes rows cols"]) -> Float[Tensor, ""]:
-    """How far the codes' mean probabilities are from all alike: a divergence in nats, 0 to the logarithm of the codes.
-
-    Args:
-        logits: log probabilities of the codes of each cell.
-    """
+    """How far the codes' mean probabilities are from all alike: a divergence in nats."""
     share = logits.exp().mean((0, 2, 3))
     return torch.xlogy(share, share).sum() + math.log(len(share))
 

@@ -23,9 +23,6 @@ class PatchKMeans(Tokenizer):
         fit_frames: frames of the training split that the codebook is fitted to.
         iterations: of k-means.
         seed: of its draws.
-
-    Raises:
-        ValueError: a number below 1, or the patches do not tile the frames.
     """
 
     codebook: Tensor
@@ -41,10 +38,6 @@ class PatchKMeans(Tokenizer):
         seed: int = 0,
     ):
         super().__init__()
-        numbers = {"num_codes": num_codes, "patch_size": patch_size, "fit_frames": fit_frames, "iterations": iterations}
-        for name, value in numbers.items():
-            if value < 1:
-                raise ValueError(f"PatchKMeans: {name} is {value}; expected 1 or more")
         if video_spec.height % patch_size or video_spec.width % patch_size:
             raise ValueError(
                 f"patches of {patch_size} x {patch_size} pixels do not tile frames of {video_spec.height} x "

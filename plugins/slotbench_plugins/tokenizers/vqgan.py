@@ -44,9 +44,6 @@ class VQGAN(Tokenizer):
         commitment_weight: of the vectors' squared distance from the rows.
         legacy_beta: as the public code does by default, put `commitment_weight` on the other term: the rows' squared
             distance from the vectors.
-
-    Raises:
-        ValueError: a number that cannot be, or frames that cannot be halved so often.
     """
 
     def __init__(
@@ -63,19 +60,6 @@ class VQGAN(Tokenizer):
         legacy_beta: bool = False,
     ):
         super().__init__()
-        numbers = {
-            "num_codes": num_codes,
-            "embedding_dim": embedding_dim,
-            "channels": channels,
-            "multipliers": min(multipliers, default=0),
-            "num_res_blocks": num_res_blocks,
-            "map_channels": map_channels,
-        }
-        for name, value in numbers.items():
-            if value < 1:
-                raise ValueError(f"VQGAN: {name} is {value}; expected 1 or more")
-        if not 0 <= commitment_weight < math.inf:
-            raise ValueError(f"VQGAN: commitment_weight is {commitment_weight}; expected a number such as 0.25")
         cell = 2 ** (len(multipliers) - 1)
         if video_spec.height % cell or video_spec.width % cell:
             raise ValueError(

@@ -45,9 +45,6 @@ class VQVAE(Tokenizer):
         smoothing: number that is added to every count.
         restart_below: a code starts again if the average number of cells that use it falls below this share of the
             mean over all codes; with 0 never after the first step.
-
-    Raises:
-        ValueError: a number that cannot be, or cells that do not tile the frames.
     """
 
     codebook: Tensor
@@ -69,14 +66,6 @@ class VQVAE(Tokenizer):
         restart_below: float = 0.05,
     ):
         super().__init__()
-        sizes = {"num_codes": num_codes, "embedding_dim": embedding_dim, "residual_channels": residual_channels}
-        _check("1 or more", 1, math.inf, **sizes, strides=min(strides, default=0))
-        if channels < 2 or num_blocks < 0:
-            raise ValueError(
-                f"VQVAE: channels is {channels} and num_blocks is {num_blocks}; expected at least 2 and at least 0"
-            )
-        _check("a number from 0 to below 1", 0, 1, ema_decay=ema_decay, restart_below=restart_below)
-        _check("a number above 0", math.ulp(0), math.inf, commitment_weight=commitment_weight, smoothing=smoothing)
         cell = math.prod(strides)
         if video_spec.height % cell or video_spec.width % cell:
             raise ValueError(
@@ -162,12 +151,6 @@ class VQVAE(Tokenizer):
         total = self.counts.sum()
         smoothed = (self.counts + self.smoothing) * total / (total + len(self.counts) * self.smoothing)
         self.codebook.copy_(self.sums / smoothed[:, None])
-
-
-def _check(expected: str, least: float | int, below: float | int, **numbers: float | int) -> None:
-    for name, value in numbers.items():
-        if not least <= value < below:
-            raise ValueError(f"VQVAE: {name} is {value}; expected {expected}")
 
 
 def _down(before: int, after: int, stride: int) -> tuple[nn.Module, ...]:

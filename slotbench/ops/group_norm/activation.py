@@ -56,10 +56,6 @@ def group_norm_activation(
 
     Returns:
         y, of the shape, dtype and memory layout of x.
-
-    Raises:
-        ValueError: shapes that do not fit, an unknown activation, or no such kernel.
-        KernelError: the named kernel cannot run this call here.
     """
     _check(x, num_groups, weight, bias, activation)
     excluded = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, cast
 
@@ -15,7 +14,6 @@ from slotbench.interfaces import Aggregation, StagedAggregation, State, SummedAg
 from slotbench.ops.dispatch import KERNELS, KernelError
 from slotbench.ops.inverted_attention.competition import Competition
 from slotbench.ops.inverted_attention.dense import dense_attention, dense_frames
-from slotbench.ops.inverted_attention.fused import fused_sums, takes_fused
 from slotbench.ops.inverted_attention.memory import (
     AttentionMaps,
     FrameMemory,
@@ -25,7 +23,7 @@ from slotbench.ops.inverted_attention.memory import (
     TokenMemory,
 )
 from slotbench.ops.inverted_attention.reference import inverted_attention_reference
-from slotbench.ops.inverted_attention.streamed import Sums, streamed_attention, streamed_steps, streamed_sums
+from slotbench.ops.inverted_attention.streamed import streamed_attention, streamed_steps
 
 __all__ = [
     "Attended",
@@ -88,10 +86,8 @@ def inverted_attention(
     double precision and no biases; it keeps all weights, and makes no keys and values where a frame has many tokens:
     (Wq s) . (Wk e) = (Wk' Wq s) . e, and a sum of values is Wv times that of the tokens. `streamed` does so for several
     heads and over time too: tokens go in chunks, whose weights the backward pass computes again; its sums are in
-    float32 at least, under autocast too. `triton` is `streamed` as one kernel for CUDA, which keeps the weights of no
-    chunk, in float32, its gradients the same bits every time; heads x slots x token_dim have a limit. `auto` takes
-    `dense` for few weights; on CUDA `triton` where it works, for many; otherwise `streamed` where it has fewer
-    multiply-adds (`keys_cost_more`), otherwise `reference`.
+    float32 at least, under autocast too. `auto` takes `dense` for few weights, otherwise `streamed`
+    where it has fewer multiply-adds (`keys_cost_more`), otherwise `reference`.
 
     Source: Slot Attention (Locatello et al., 2020), Eq 1-2; over time PSB (Singh et al., 2024), Appendix D.1.2.
 
@@ -110,12 +106,7 @@ def inverted_attention(
             the logit. Within a head all competitors for a token have the same offset, and what is added to all of them
             makes no difference: it acts between heads only.
         shares: whether to return the assignment.
-        kernel: "auto" (by size) or the name of a kernel. Of a `Memory` its kind has chosen already, and what is left to
-            choose is whether "triton" or "streamed" sums a `TokenMemory`.
-
-    Raises:
-        ValueError: without `causal`, a `window`, or other than one step of tokens per step of slots; no such kernel.
-        KernelError: the named kernel cannot run this call.
+        kernel: "auto" (by size) or the name of a kernel; the kind of a `Memory` has chosen already.
     """
     if isinstance(tokens, FrameMemory):
         gathered, won = dense_attention(slots, tokens, cast(SummedAggregation, aggregation))
@@ -146,8 +137,7 @@ def inverted_attention(
         bias = time_bias(competition.offsets(time, steps, slots.device))
     own: Tensor | None
     if isinstance(tokens, TokenMemory) and sums_suffice(aggregation):
-        sums = _sums(kernel, query, tokens)
-        gathered, own = streamed_attention(query, tokens, maps, aggregation, bias, competition, shares, sums)
+        gathered, own = streamed_attention(query, tokens, maps, aggregation, bias, competition, shares)
     else:
         pairs = tokens if isinstance(tokens, KeyValueMemory) else maps.keys_and_values(tokens)
         gathered, own = inverted_attention_reference(query, pairs, aggregation, bias, competition)
@@ -173,30 +163,10 @@ def read_tokens(
         aggregation: which is going to be used.
         queries: that a token is going to meet: slots x steps that read it x iterations.
         norm: the LayerNorm whose weight and bias the tokens have not got yet; None for nothing.
-        kernel: "auto", "reference", "streamed" or "triton".
-
-    Raises:
-        ValueError: no such kernel.
-        KernelError: the named kernel cannot run this.
+        kernel: "auto", "reference" or "streamed".
     """
-    # the queries of each token come from as many steps as there are, or from fewer
-    slots = -(-queries // tokens.shape[1])
-    weights = tokens.shape[:3].numel() * queries * maps.num_heads
-    return _read_tokens(tokens, maps, aggregation, queries, (slots, weights), norm, kernel)
-
-
-def _read_tokens(
-    tokens: Tensor,
-    maps: AttentionMaps,
-    aggregation: Aggregation,
-    queries: int,
-    of_call: tuple[int, int],
-    norm: nn.LayerNorm | None,
-    kernel: str,
-) -> TokenMemory | KeyValueMemory:
-    """`read_tokens`; `of_call` are the slots of a step and the weights of a call."""
     streamable = _streamable(maps, aggregation)
-    if kernel in ("streamed", "triton") and not streamable:
+    if kernel == "streamed" and not streamable:
         raise KernelError(
             f"kernel '{kernel}' of inverted_attention cannot run: it takes a SummedAggregation and layers that are "
             "plain nn.Linear: use kernel='auto'"
@@ -208,9 +178,8 @@ def _read_tokens(
         batch, time, num_tokens, token_dim = tokens.shape
         dim = maps.query.in_features
         streamed = keys_cost_more(num_tokens, queries, dim, token_dim, maps.num_heads, batch * time)
-        streamed = streamed or takes_fused(kernel, tokens, maps.num_heads, *of_call)
     else:
-        streamed = kernel in ("streamed", "triton")
+        streamed = kernel == "streamed"
     memory = TokenMemory(tokens, norm)
     return memory if streamed else maps.keys_and_values(memory)
 
@@ -233,10 +202,6 @@ def read_frames(
         num_slots: that compete for each frame.
         num_iterations: calls for each frame.
         kernel: "auto" or the name of a kernel.
-
-    Raises:
-        ValueError: no such kernel.
-        KernelError: the named kernel cannot run this.
     """
     batch, _, num_tokens, _ = tokens.shape
     dense = (
@@ -254,9 +219,7 @@ def read_frames(
         )
     if kernel == "dense" or (kernel == "auto" and dense and batch * num_slots * num_tokens <= WEIGHTS_KEPT):
         return dense_frames(tokens, maps, num_slots, num_iterations)
-    of_call = num_slots, batch * num_tokens * num_slots * maps.num_heads
-    memory = _read_tokens(tokens, maps, aggregation, num_slots * num_iterations, of_call, None, kernel)
-    return memory.frames()
+    return read_tokens(tokens, maps, aggregation, num_slots * num_iterations, kernel=kernel).frames()
 
 
 def keys_cost_more(num_tokens: int, queries: int, dim: int, token_dim: int, heads: int, frames: int = 1) -> bool:
@@ -309,14 +272,10 @@ def cumulative_attention(
         earlier: returned by the previous call; None at the start.
         window: steps that a step sees, its own included; None for no limit.
         shares: whether to return the assignment.
-        kernel: "auto", "streamed" or "triton".
+        kernel: "auto" or "streamed".
 
     Returns:
         (updates, assignment as in `inverted_attention`, what the next call needs of the steps so far).
-
-    Raises:
-        ValueError: heads that compete with one another, or an aggregation that needs more than sums; no such kernel.
-        KernelError: the named kernel cannot run this.
     """
     _check_kernel(kernel)
     if not supports_cumulative(maps, aggregation) or not sums_suffice(aggregation):
@@ -325,8 +284,7 @@ def cumulative_attention(
             "alone; see supports_cumulative, and call inverted_attention"
         )
     query = maps.queries(slots[:, None])
-    sums = _sums(kernel, query, memory)
-    gathered, assignment, kept = streamed_steps(query, memory, maps, aggregation, earlier, window, shares, sums)
+    gathered, assignment, kept = streamed_steps(query, memory, maps, aggregation, earlier, window, shares)
     if isinstance(aggregation, StagedAggregation):
         gathered, _ = aggregation.rescale(gathered, None)
     return _merge_heads(gathered, query.dtype), assignment, kept
@@ -335,13 +293,6 @@ def cumulative_attention(
 def _streamable(maps: AttentionMaps, aggregation: Aggregation) -> bool:
     """Whether sums are enough for the aggregation, and the maps are neither subclasses nor parametrised layers."""
     return sums_suffice(aggregation) and type(maps.query) is type(maps.key_value) is nn.Linear
-
-
-def _sums(kernel: str, query: Float[Tensor, "batch heads time slots dim"], memory: TokenMemory) -> Sums:
-    """What sums the tokens by share."""
-    batch, heads, time, slots, _ = query.shape
-    weights = batch * heads * time * slots * math.prod(memory.size)
-    return fused_sums if takes_fused(kernel, memory.tokens, heads, slots, weights) else streamed_sums
 
 
 def _check_kernel(kernel: str) -> None:

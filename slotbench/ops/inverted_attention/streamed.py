@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -21,10 +21,6 @@ WEIGHTS_AT_ONCE = {"cpu": 2**17, "cuda": 2**24}
 
 FEWEST_TOKENS = 64
 """Tokens that a chunk has at least, however many slots read them: fewer make a matrix product slow."""
-
-
-Sums = Callable[..., tuple[Tensor, Tensor, Tensor | None]]
-"""`streamed_sums`, or what gives the same by the same arguments."""
 
 
 class _Chunk(NamedTuple):
@@ -52,12 +48,11 @@ def streamed_attention(
     time_bias: Float[Tensor, "heads time steps"] | None,
     competition: Competition,
     shares: bool,
-    sums: Sums,
 ) -> tuple[Float[Tensor, "batch heads time slots dim"], Float[Tensor, "batch time slots tokens"] | None]:
     """(what the aggregation gathers, share of each slot in each token of its own step), without keys and values."""
     folded, query_bias = _fold(query, memory, maps)
     with torch.autocast(query.device.type, enabled=False):
-        values, mass, own = sums(
+        values, mass, own = streamed_sums(
             folded, query_bias, memory.tokens, time_bias, competition, aggregation.share_offset, shares
         )
     count = competition.num_visible(slice(0, query.shape[2]), memory.size, mass)
@@ -72,7 +67,6 @@ def streamed_steps(
     earlier: StepSums | None,
     window: int | None,
     shares: bool,
-    sums: Sums,
 ) -> tuple[Float[Tensor, "batch heads time slots dim"], Float[Tensor, "batch time slots tokens"] | None, StepSums]:
     """The same for queries that all steps share, each step read once; and what the next call needs of these steps."""
     batch, (steps, num_tokens) = query.shape[0], memory.size
@@ -81,7 +75,9 @@ def streamed_steps(
     )
     competition, frames = Competition(maps.across_heads), memory.tokens.flatten(0, 1)[:, None]
     with torch.autocast(query.device.type, enabled=False):
-        values, mass, own = sums(folded, query_bias, frames, None, competition, aggregation.share_offset, shares)
+        values, mass, own = streamed_sums(
+            folded, query_bias, frames, None, competition, aggregation.share_offset, shares
+        )
     values, mass = (x.unflatten(0, (batch, steps))[:, :, 0] for x in (values, mass))
     count = mass.new_full((batch, steps, 1, 1, 1), num_tokens)
     seen, kept = StepSums(values, mass, count).so_far(earlier, window)

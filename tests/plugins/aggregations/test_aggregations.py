@@ -142,13 +142,6 @@ def test_values_are_shared_along_axes_of_length_one_and_their_precision_is_kept(
     assert half.dtype == torch.bfloat16
 
 
-@EVERY
-def test_gradients_are_those_of_finite_differences(name):
-    aggregation = made(name)
-    gather = lambda logits, values: aggregation(logits.softmax(dim=-2), values)  # noqa: E731
-    assert torch.autograd.gradcheck(gather, (noise(2, 3, 4).requires_grad_(), noise(2, 4, DIM).requires_grad_()))
-
-
 def twice_the_tokens(name: str) -> tuple[Tensor, Tensor]:
     assignment, values = noise(2, 4, 50).softmax(dim=-2), noise(2, 50, 16, seed=1)
     doubled = torch.cat([assignment, assignment], -1), torch.cat([values, values], 1)

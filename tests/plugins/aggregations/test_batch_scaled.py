@@ -1,14 +1,10 @@
 from __future__ import annotations
 
 import batch_scaled_in_processes as processes
-import pytest
 import torch
 from forked import Forked
 from slotbench_plugins.aggregations.batch_scaled import BatchScaled
-from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 from torch import Tensor
-
-from slotbench.nn.inverted_attention import InvertedAttention
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
@@ -88,15 +84,6 @@ def test_sums_over_different_numbers_of_tokens_can_be_brought_to_one_scale():
     scaled = BatchScaled(4, reference_tokens=6).double().gather(assignment, values)
     torch.testing.assert_close(scaled[:, 0], 3 * plain[:, 0])
     torch.testing.assert_close(scaled[:, 1], plain[:, 1])
-
-
-def test_a_checkpoint_of_a_mean_is_refused():
-    mean = InvertedAttention(8, aggregation=WeightedMean(8))
-    scaled = InvertedAttention(8, aggregation=BatchScaled(8))
-    assert {name for name, _ in scaled.aggregation.named_buffers()} == {"running_mean", "running_var"}
-    assert sum(parameter.numel() for parameter in scaled.aggregation.parameters()) == 2
-    with pytest.raises(RuntimeError, match=r"aggregation\.weight"):
-        scaled.load_state_dict(mean.state_dict())
 
 
 def test_processes_share_their_statistics_and_the_gradients_through_them(tmp_path):

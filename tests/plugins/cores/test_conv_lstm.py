@@ -12,7 +12,7 @@ from slotbench_plugins.encoders.resnet_encoder import ResNetEncoder
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, layer_norm
 
-from slotbench.interfaces import SlotSpec, TokenSpec, VideoSpec
+from slotbench.interfaces import TokenSpec, VideoSpec
 from slotbench.nn.grid import to_images, to_tokens
 
 SPEC = TokenSpec(dim=5, num_tokens=12, grid=(3, 4))
@@ -47,11 +47,6 @@ def test_every_layer_has_a_residual_and_a_norm_after_it():
         hidden, _ = layer(to_images(x, (3, 4)), 2)
         x = layer_norm(x + to_tokens(hidden, 2), (8,), norm.weight, norm.bias, eps=1e-6)
     torch.testing.assert_close(core(tokens).slots, x, rtol=1e-10, atol=1e-10)
-
-
-def test_slots_are_the_cells_of_the_grid():
-    assert ConvLSTM(SPEC, dim=8).slot_spec == SlotSpec(12, 8, (3, 4))
-    assert ConvLSTM(TokenSpec(5, 12), dim=8).slot_spec == SlotSpec(12, 8, (1, 12))
 
 
 @pytest.mark.parametrize("kernel_size", [1, 3])
@@ -160,10 +155,3 @@ def test_the_kernel_is_all_there_is_and_starts_with_the_spread_of_he():
     assert layer.kernel.mean().item() == pytest.approx(0.0, abs=0.02 * std)
     # cut at two standard deviations of the normal before the cut, which narrows it to 0.8796
     assert 0.98 < layer.kernel.abs().max().item() / (2 * std / 0.87962566) <= 1 + 1e-6
-
-
-def test_images_stay_channels_last():
-    images = torch.randn(6, 4, 5, 8).permute(0, 3, 1, 2)
-    output, state = ConvLSTMLayer(8)(images, 2)
-    for image in (output, *state):
-        assert image.is_contiguous(memory_format=torch.channels_last)

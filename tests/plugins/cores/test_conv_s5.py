@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from slotbench_plugins.cores.conv_s5 import ConvS5
 from slotbench_plugins.cores.conv_ssm import ConvSSM
@@ -49,29 +48,6 @@ def test_the_ablation_with_kernels_of_one_cell_has_its_number_of_parameters():
         core = ConvS5(TokenSpec(272, 256, (16, 16)), 512, 512, 8, 1, 1, activation="half_glu")
     p, u = 256, 512
     assert count(core.layers) == 8 * (3 * p + 4 * p * u + 2 * u + u**2 + u + 2 * u)
-
-
-def test_slots_are_the_cells():
-    core = ConvS5(SPEC, dim=24, state_dim=4)
-    assert (core.slot_spec.num_slots, core.slot_spec.dim, core.slot_spec.grid) == (12, 24, (3, 4))
-    assert core(clip(dtype=torch.float32)).slots.shape == (2, 6, 12, 24)
-    assert ConvS5(TokenSpec(dim=3, num_tokens=7)).slot_spec.grid == (1, 7)
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
-def test_context_then_single_steps_are_one_long_pass_with_the_state_of_every_layer(dtype, tolerance):
-    core, tokens = built(dtype, num_layers=3).eval(), clip(time=12, dtype=dtype)
-    with torch.no_grad():
-        whole = core(tokens)
-        output = core(tokens[:, :4])
-        assert (output.slots - whole.slots[:, :4]).abs().max() < tolerance
-        for t in range(4, 12):
-            output = core(tokens[:, t : t + 1], output.state)
-            assert (output.slots[:, 0] - whole.slots[:, t]).abs().max() < tolerance
-            upto = core(tokens[:, : t + 1]).state
-            for stepped, parallel in zip(output.state, upto, strict=True):
-                assert stepped.hidden.shape == (2, 3, 4, 4)
-                assert (stepped.hidden - parallel.hidden).abs().max() < tolerance
 
 
 def test_field_of_view_grows_with_the_layers():
@@ -159,9 +135,3 @@ def test_a_named_initialisation_wins_over_that_of_the_class():
     assert (
         eigenvalues(ConvS5(SQUARE, state_dim=8, initialisation="lin")).imag[1].item() == torch.tensor(torch.pi).item()
     )
-
-
-def test_without_clipping_it_grows():
-    torch.manual_seed(0)
-    free = ConvSSM(SQUARE, clip_eigs=False)
-    assert (free.layers[0].ssm.dynamics().decay.abs() > 1).any()

@@ -81,11 +81,6 @@ def test_the_posterior_sees_its_block_and_nothing_later():
     assert moved.tolist() == [False] * 4 + [True] * 8
 
 
-def test_levels_and_factors_of_one_are_causal():
-    for core in (three_levels(SPEC, num_levels=1), three_levels(SPEC, factor=1)):
-        assert core.causal
-
-
 @pytest.mark.parametrize("time", [9, 10, 11, 12])
 def test_what_a_block_lacks_counts_as_zeros(time):
     """The features of a frame that is not there, at every level above the first."""

@@ -9,7 +9,7 @@ from slotbench_plugins.encoders.resnet_encoder import ResNetEncoder
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from slotbench.interfaces import SlotSpec, TemporalCore, TokenSpec, VideoSpec
+from slotbench.interfaces import TemporalCore, TokenSpec, VideoSpec
 
 SPEC = TokenSpec(dim=5, num_tokens=8, grid=(2, 4))
 BOTH = pytest.mark.parametrize("kind", [FrameTransformer, Performer])
@@ -41,16 +41,6 @@ def test_the_papers_sizes_give_its_models_number_of_parameters(kind, depths, tot
     assert count(encoder, core, decoder) == total
 
 
-@BOTH
-@pytest.mark.parametrize("spec", [SPEC, TokenSpec(5, 8)], ids=["grid", "no grid"])
-def test_slots_are_the_cells_of_the_grid(kind, spec):
-    grid = spec.grid or (1, 8)
-    assert kind(spec).slot_spec == SlotSpec(8, 64, grid)
-    core = kind(spec, output_dim=6)
-    assert core.slot_spec == SlotSpec(8, 6, grid)
-    assert core(torch.randn(2, 3, 8, 5)).slots.shape == (2, 3, 8, 6)
-
-
 def stream(core: TemporalCore, tokens: Tensor) -> tuple[Tensor, list[int]]:
     """Slots of one step at a time, and the numbers in the state after each."""
     state, slots, sizes = None, [], []
@@ -62,10 +52,6 @@ def stream(core: TemporalCore, tokens: Tensor) -> tuple[Tensor, list[int]]:
     return torch.cat(slots, dim=1), sizes
 
 
-def test_the_performers_state_has_one_size():
-    _, sizes = stream(Performer(SPEC, dim=16, num_features=8), torch.randn(2, 8, 8, 5))
-    # batch 2, two layers, 8 features of 4 heads, each with a mean value of width 4 and a weight
-    assert set(sizes) == {2 + 2 * 2 * 4 * 8 * (4 + 1)}
 
 
 def test_a_single_layer_sees_no_frame_beyond_the_window():

@@ -87,14 +87,6 @@ def test_drawn_slots_may_be_any_number_at_test_time_and_iterations_too():
     assert core.state_dict().keys() == parameters.keys()
 
 
-def test_learned_slots_stay_as_many_as_they_are():
-    core = small(3)
-    core.num_slots = 3
-    with pytest.raises(ValueError, match="there are 3: train a core with slot_init='gaussian'"):
-        core.num_slots = 4
-    assert core.slot_spec.num_slots == 3
-
-
 def test_drawn_slots_differ_between_clips_and_repeat_with_the_seed():
     core, x = small(slot_init="gaussian"), tokens()[:1].expand(2, -1, -1, -1)
     torch.manual_seed(1)

@@ -36,17 +36,6 @@ def test_equal_queries_give_equal_slots_for_ever_and_the_default_start_does_not(
 
 
 @CORES
-def test_slots_can_be_added_with_the_same_weights(kind):
-    few, many = small(kind, 3), small(kind, 4)
-    weights = few.state_dict()
-    (name,) = few.slot_parameters()
-    assert [key for key, value in many.state_dict().items() if value.shape != weights[key].shape] == [name]
-    weights[name] = torch.cat([weights[name], torch.randn(1, 16).double()])
-    many.load_state_dict(weights)
-    assert many(tokens()).slots.shape == (2, 6, 4, 16)
-
-
-@CORES
 def test_attention_says_which_tokens_a_slot_read(kind):
     output = small(kind)(tokens())
     assert output.attention_kind == "reading"

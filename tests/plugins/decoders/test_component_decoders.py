@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slotbench_plugins.decoders._resize_convolutions import ResizeConvolutions
 from torch.nn import functional as F
 
 from slotbench.interfaces import SlotSpec, VideoSpec
@@ -146,32 +145,6 @@ def test_images_are_in_0_to_1_at_the_sizes_of_the_thesis_and_half_of_it(build, s
         torch.testing.assert_close(decoded.masks.sum(2), torch.ones(2, 2, side, side))
 
 
-def test_sizes_between_the_layers_are_those_of_the_thesis(monkeypatch):
-    sides = []
-    broadcast = SpatialBroadcastDecoder.moving_mnist(SlotSpec(1, 4), MNIST)
-    images = torch.zeros(1, 4, *broadcast.position().shape[2:])
-    for conv in broadcast.convs:
-        sides.append(images.shape[-1])
-        images = conv(images)
-    assert [*sides, images.shape[-1]] == [8, 16, 32, 64, 64]
-
-    sides = []
-    for name in ("interpolate", "pad"):
-        plain = getattr(F, name)
-
-        def watched(*args, plain=plain, **kwargs):
-            out = plain(*args, **kwargs)
-            sides.append(out.shape[-1])
-            return out
-
-        monkeypatch.setattr(F, name, watched)
-    layers = ResizeConvolutions(4, 1, MNIST)
-    for conv in layers.convs:
-        conv.register_forward_hook(lambda module, given, out: sides.append(out.shape[-1]))
-    layers(torch.zeros(1, 4))
-    assert [layers.map_shape[-1], *sides] == [8, 16, 20, 17, 34, 36, 33, 66, 64]
-
-
 @pytest.mark.parametrize("build", COMPONENT_WISE.values(), ids=COMPONENT_WISE)
 def test_the_image_is_the_sum_of_masked_components_in_whatever_order(build):
     decoder, slots = lively(build(FEW, SMALL)), torch.randn(2, 3, 7, 6, dtype=torch.float64)
@@ -218,48 +191,6 @@ def test_without_any_slot_the_image_is_black_and_has_gradients(build):
     assert not decoded.masks.any()
     (gradient,) = torch.autograd.grad(decoded.reconstruction.sum(), slots)
     assert gradient.isfinite().all()
-
-
-@pytest.mark.parametrize("build", COMPONENT_WISE.values(), ids=COMPONENT_WISE)
-@pytest.mark.parametrize("claim", [-1e4, 1e4])
-@pytest.mark.parametrize("disabled", [(), (1,)])
-def test_claims_of_any_size_give_numbers(build, claim, disabled):
-    decoder = build(FEW, SMALL, disabled_slots=disabled)
-    last = (decoder.layers.convs if isinstance(decoder, ComponentDecoder) else decoder.convs)[-1]
-    with torch.no_grad():
-        last.bias[-1] = claim
-    slots = torch.randn(1, 2, 4, 6, requires_grad=True)
-    decoded = decoder(slots)
-    decoded.reconstruction.sum().backward()
-    assert decoded.reconstruction.isfinite().all()
-    assert decoded.masks.isfinite().all()
-    assert slots.grad.isfinite().all()
-    if isinstance(decoder, ComponentDecoder) and claim < 0:
-        assert not decoded.masks.any()
-
-
-@pytest.mark.parametrize("build", [ComponentDecoder, SpatialBroadcastDecoder.moving_mnist], ids=["BCD", "SBD"])
-def test_layers_start_as_pytorch_makes_them(build):
-    torch.manual_seed(0)
-    decoder = build(SlotSpec(2, 64), MNIST)
-    for name, parameter in decoder.named_parameters():
-        layer = decoder.get_submodule(name.rsplit(".", 1)[0])
-        fan_in = torch.nn.init._calculate_fan_in_and_fan_out(layer.weight)[0]
-        largest = parameter.detach().abs().max().item()
-        assert largest <= fan_in**-0.5 + 1e-6, name
-        assert largest > (0.8 if parameter.numel() > 20 else 0.1) * fan_in**-0.5, name
-
-
-def test_linear_outputs_are_the_logits_of_the_sigmoid_ones():
-    slots = torch.randn(1, 2, 4, 6, dtype=torch.float64)
-    for build in (ConcatenationDecoder, ComponentDecoder):
-        squashed, logits = lively(build(FEW, SMALL)), lively(build(FEW, SMALL, output="linear"))
-        assert not logits.paints_pixels
-        pairs = [(logits(slots).components, squashed(slots).components)]
-        if pairs[0][0] is None:
-            pairs = [(logits(slots).reconstruction, squashed(slots).reconstruction)]
-        for given_logits, expected in pairs:
-            torch.testing.assert_close(given_logits.sigmoid(), expected)
 
 
 @pytest.mark.parametrize("output", ["linear", "sigmoid"])

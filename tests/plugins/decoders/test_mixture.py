@@ -18,12 +18,6 @@ def test_a_pixel_is_the_mean_of_the_slots_weighted_by_their_claims():
     torch.testing.assert_close(image, expected)
 
 
-def test_one_slot_paints_everything():
-    components = torch.randn(1, 1, 1, 3, 4, 4)
-    image, _ = mix_slots(components, torch.randn(1, 1, 1, 4, 4))
-    assert torch.equal(image, components[:, :, 0])
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_shares_are_float32_where_the_images_are_half_as_wide(dtype):
     components, logits = torch.randn(1, 2, 3, 3, 8, 8).to(dtype), (10 * torch.randn(1, 2, 3, 8, 8)).to(dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from code_tasks import PATCHES, TINY_DVAE, balls, quiet_trainer
 from torch.nn import functional as F
 
 from slotbench.config.running import _opening
-from slotbench.grids.match import Model
 from slotbench.interfaces import TokenSpec, VideoBatch, VideoSpec
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.registry import load
@@ -105,15 +103,6 @@ def test_a_training_moves_the_shared_vectors_once_a_step_and_its_checkpoint_rebu
         expected = task.eval().evaluate(batch).decoded.reconstruction
     with torch.no_grad(), again.deterministic_sampling(batch, 0):
         torch.testing.assert_close(again.eval().evaluate(batch).decoded.reconstruction, expected)
-
-
-def test_a_match_counts_shared_vectors_once():
-    file = Path(__file__).parents[3] / "experiments" / "paper" / "clevr_slate.yaml"
-    counts = Model(["--config", str(file)]).counts()
-    tables = 1024 * 192 + 257 * 192
-    assert counts.shared == tables
-    assert counts.total == 3_616_451 - 285_635
-    assert counts.terms.endswith(f" - {tables:,} shared")
 
 
 def test_with_a_decoder_that_gives_no_vectors_the_encoder_keeps_its_own():

@@ -133,14 +133,6 @@ def test_weights_are_lecun_normal_and_biases_zero():
             assert layer.bias is None or not layer.bias.any()
 
 
-def test_weights_of_the_encoder_before_are_refused_and_not_taken_for_these():
-    # it had a residual around the MLP of the positions, whose weights had these names and shapes
-    encoder = Encoder(FRAME)
-    before = {name.replace("position_mlp.0.", "norm."): value for name, value in encoder.state_dict().items()}
-    with pytest.raises(RuntimeError, match="position_mlp"):
-        encoder.load_state_dict(before)
-
-
 def test_at_a_residual_scale_of_zero_a_block_starts_as_its_shortcut():
     encoder = Encoder(FRAME, width=8, blocks=(1,), residual_scale=0.0)
     images = noise(2, 8, 12, 20)

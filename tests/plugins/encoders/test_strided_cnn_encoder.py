@@ -132,20 +132,6 @@ def test_64_pixels_become_31_14_and_6_cells():
     assert sides == [(31, 31), (14, 14), (6, 6)]
 
 
-def test_a_preset_is_its_arguments_written_out():
-    torch.manual_seed(0)
-    preset = StridedCNNEncoder.moving_sprites(COLOUR, "flat", 32)
-    torch.manual_seed(0)
-    written = StridedCNNEncoder(COLOUR, 32, (32, 64, 128), 4, 0, "flat", "linear", norm="frame")
-    batch = clips(COLOUR, 1, 1, torch.float32)
-    assert torch.equal(preset(batch), written(batch))
-
-
-def test_two_convolutions_leave_as_many_cells_of_32_pixels_as_three_of_64():
-    encoder = StridedCNNEncoder(VideoSpec(3, 32, 32), channels=(16, 32), padding=0, norm="frame")
-    assert encoder.token_spec.grid == (6, 6)
-
-
 def test_tokens_of_the_thesis_have_no_scale_and_no_mean_where_a_norm_is_last():
     for output in ("flat", "map"):
         encoder = StridedCNNEncoder(GREY, 16, (4, 4, 4), padding=0, output=output, head="linear", norm="frame")

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
-from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from slotbench_plugins.cores.oc_slot_ssm import OCSlotSSM
-from slotbench_plugins.released_weights.slotssm import from_slotssm, load_slotssm
+from slotbench_plugins.released_weights.slotssm import load_slotssm
 from torch import Tensor, nn
 
 from slotbench.interfaces import TokenSpec
@@ -147,34 +143,6 @@ def test_the_settings_of_their_example_take_its_weights():
     assert OCSlotSSM.original(TokenSpec(256, 4)).layers[0].mixer.attention.num_heads == 4
 
 
-def test_the_settings_on_the_papers_page_are_theirs():
-    page = (Path(__file__).parents[3] / "docs" / "papers" / "slotssm.md").read_text(encoding="utf-8")
-    (block,) = (block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "OCSlotSSM" in block)
-    states = []
-    for build in (OCSlotSSM.original, partial(OCSlotSSM, **yaml.safe_load(block)["core"]["init_args"])):
-        torch.manual_seed(0)
-        states.append(build(TokenSpec(TOKEN, TOKENS)).state_dict())
-    assert states[0].keys() == states[1].keys()
-    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
-
-
-def test_weights_that_do_not_fit_are_refused_with_the_name():
-    weights = Published().state_dict()
-    core = core_for()
-    with pytest.raises(ValueError, match=r"no init_slots, but encoder.weight: expected the state dict of the authors'"):
-        from_slotssm({"encoder.weight": torch.zeros(1)})
-    with pytest.raises(ValueError, match=r"blocks.0.cross_attn.Wq.weight is no name of the authors' SlotSSM"):
-        from_slotssm(weights | {"blocks.0.cross_attn.Wq.weight": torch.zeros(1)})
-    with pytest.raises(ValueError, match=r"no blocks.0.cross_attn.proj_v.bias beside blocks.0.cross_attn.proj_k.bias"):
-        from_slotssm({name: value for name, value in weights.items() if name != "blocks.0.cross_attn.proj_v.bias"})
-    with pytest.raises(ValueError, match=r"layers.1.* has no place in this core: build the core as the weights were"):
-        load_slotssm(core_for(num_layers=1), weights)
-    with pytest.raises(ValueError, match=r"mlp.* is not among these weights"):
-        load_slotssm(core_for(ffn=True), weights)
-    with pytest.raises(ValueError, match=r"slot_init.slots has the shape \[5, 64\] in these weights and \[3, 64\]"):
-        load_slotssm(core, weights | {"init_slots": torch.zeros(1, 1, 5, 64)})
-
-
 def test_initial_weights_are_those_of_pytorchs_layers_and_normal_slots():
     torch.manual_seed(0)
     core = OCSlotSSM(TokenSpec(TOKEN, TOKENS), 100, DIM, init="slotssm", bottom_up_bias=True)
@@ -192,14 +160,3 @@ def test_initial_weights_are_those_of_pytorchs_layers_and_normal_slots():
     # time scales of the SSM are mamba-ssm's either way
     assert core.layers[0].ssm.dt_proj.bias.std() > 0.5
     assert torch.equal(core.layers[0].ssm.A_log, plain.layers[0].ssm.A_log)
-
-
-def test_tokens_of_any_width_may_be_mapped_once_or_in_every_layer():
-    for width in (TOKEN, DIM):
-        once, each = (
-            OCSlotSSM(TokenSpec(width, TOKENS), SLOTS, DIM, token_projection=how) for how in ("once", "per_layer")
-        )
-        assert isinstance(once.token_projection, nn.Linear) is (width != DIM)
-        assert [type(reader.token_projection) for reader in once.readers] == 2 * [nn.Identity]
-        assert isinstance(each.token_projection, nn.Identity)
-        assert [reader.token_projection.in_features for reader in each.readers] == 2 * [width]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from convs5_authors_model import conv_shapes, correlate, norm_shapes, sigmoid
-from slotbench_plugins.released_weights.vqgan import load_vqgan, vqgan_tree
+from slotbench_plugins.released_weights.vqgan import load_vqgan
 from slotbench_plugins.tokenizers.vqgan import VQGAN
 
 from slotbench.interfaces import VideoSpec
@@ -172,27 +172,3 @@ def test_the_authors_variables_give_their_codes_and_frames(dtype, tolerance):
         2 * ours.reconstruction[0].permute(0, 2, 3, 1).double() - 1, painted, rtol=0, atol=tolerance
     )
     torch.testing.assert_close(2 * decoded.double() - 1, painted.clamp(-1, 1), rtol=0, atol=tolerance)
-
-
-def test_there_and_back_is_the_same_to_the_bit():
-    tree, tokenizer = random_variables(np.float32), VQGAN(VideoSpec(3, SIDE, SIDE), **SIZES)
-    load_vqgan(tokenizer, tree)
-    back = vqgan_tree(tokenizer)
-    assert back.keys() == tree.keys()
-    for name, value in tree.items():
-        np.testing.assert_array_equal(back[name], value, err_msg=name)
-
-
-def test_what_does_not_fit_is_one_sentence(tmp_path):
-    tree, tokenizer = random_variables(np.float32), VQGAN(VideoSpec(3, SIDE, SIDE), **SIZES)
-    np.savez(tmp_path / "vqgan.npz", **{name: value for name, value in tree.items() if "quant_conv" not in name})
-    with pytest.raises(
-        ValueError, match=r"vqgan\.npz: the tree is not of this model: decoder\.0\.bias is not in the tree"
-    ):
-        load_vqgan(tokenizer, tmp_path / "vqgan.npz")
-    with pytest.raises(ValueError, match="loss/kernel is not in the model"):
-        load_vqgan(tokenizer, {**tree, "loss/kernel": np.zeros(2)})
-    with pytest.raises(ValueError, match=r"codebook has the shape \[9, 5\] in the tree and \[9, 4\] in the model"):
-        load_vqgan(VQGAN(VideoSpec(3, SIDE, SIDE), **SIZES | {"embedding_dim": 4}), tree)
-    with pytest.raises(FileNotFoundError, match="flatten_dict"):
-        load_vqgan(tokenizer, tmp_path / "nowhere.npz")

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
-from functools import partial
 
 import pytest
 import torch
-from code_tasks import quiet_trainer
 from slotbench_plugins.tokenizers.vqvae import VQVAE
 from torch.nn import functional as F
 
-from slotbench.data.base import LoaderOptions
-from slotbench.data.sprites.moving_sprites import MovingSprites
 from slotbench.interfaces import VideoSpec
 from slotbench.nn.parameters import trainable_parameters
-from slotbench.tasks.codes.frame_tokenization import FrameTokenization
-from slotbench.tasks.optimisation import WarmupCosine
 
 FRAME = VideoSpec(channels=3, height=12, width=24)
 
@@ -147,16 +141,3 @@ def test_a_training_goes_on_to_the_bit_from_its_state():
     torch.set_rng_state(kept[2])
     trained(resumed, optimiser, range(3, 6))
     assert all(torch.equal(value, resumed.state_dict()[name]) for name, value in model.state_dict().items())
-
-
-@pytest.mark.slow
-def test_it_brings_back_more_of_sprites_than_k_means_of_as_many_patches():
-    loader = LoaderOptions(batch_size=16, val_batch_size=64, val_size=192)
-    data = MovingSprites(num_sprites=3, num_frames=2, eval_frames=2, resolution=32, loader=loader)
-    torch.manual_seed(0)
-    settings = {"optimizer": partial(torch.optim.Adam, lr=2e-3), "schedule": partial(WarmupCosine, warmup=0.05)}
-    task = FrameTokenization(partial(VQVAE, num_codes=32), data_spec=data.spec, **settings)
-    trainer = quiet_trainer(max_steps=600, val_check_interval=600, check_val_every_n_epoch=None)
-    trainer.fit(task, datamodule=data)
-    scores = trainer.callback_metrics
-    assert scores["val/psnr/frame"] > scores["val/baseline/psnr/frame/k_means"] + 0.3

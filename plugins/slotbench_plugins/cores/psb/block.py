@@ -165,15 +165,7 @@ class PSBBlock(nn.Module):
         alike: bool = False,
         shares: bool = True,
     ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"] | None, PSBBlockState]:
-        """(slots, what each slot has won or read of each token of its own step, state).
-
-        Args:
-            slots: of steps.
-            memory: normalised tokens of them and all earlier ones; of them alone if `alike`.
-            state: of an earlier call.
-            alike: the slots of all steps are the same.
-            shares: whether to return the shares.
-        """
+        """(slots, what each slot has won or read of each token of its own step, state)."""
         time, num_slots = slots.shape[1:3]
         past, cache = (None, None) if state is None else state
         biases = self._biases(time if cache is None else time + cache.key.shape[-3], slots.device)

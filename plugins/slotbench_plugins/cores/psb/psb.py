@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -77,10 +77,6 @@ class PSB(InitialisedSlots, WindowedCore):
             the paper's text has it, "none" nothing.
         aggregation: makes the part that turns (assignment, values) into updates, from the width of a value; one per
             layer. A step sees the tokens of all steps so far: give `BatchScaled` its `reference_tokens`.
-
-    Raises:
-        ValueError: a number below 1, heads that do not divide `dim`, an unknown `slot_init`, `interaction`, `attention`
-            or `time_bias`, or a `window` without `causal`.
     """
 
     def __init__(
@@ -102,17 +98,8 @@ class PSB(InitialisedSlots, WindowedCore):
         aggregation: Callable[[int], Aggregation] = WeightedMean,
     ):
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
         if window is not None and not causal:
             raise ValueError(f"window={window} limits how far back a causal core looks: drop it, or set causal to true")
-        for what, given, kind in (
-            ("attention", attention, Attention),
-            ("time bias", time_bias, TimeBiasKind),
-            ("interaction", interaction, Interaction),
-        ):
-            if given not in get_args(kind):
-                raise ValueError(f"no {what} named {given!r}; choose one of {', '.join(get_args(kind))}")
         self.attention_kind: AttentionKind = "assignment" if attention == "inverted" else "reading"
         self.slot_spec = SlotSpec(num_slots=num_slots, dim=dim)
         self.causal, self.window = causal, window
@@ -143,11 +130,7 @@ class PSB(InitialisedSlots, WindowedCore):
         )
 
     def forward(self, tokens: Float[Tensor, "batch time tokens dim"], state: PSBState | None = None) -> CoreOutput:
-        """Slots of every step, and a `PSBState`, or None without `causal`.
-
-        Raises:
-            ValueError: a state without `causal`.
-        """
+        """Slots of every step, and a `PSBState`, or None without `causal`."""
         if state is not None and not self.causal:
             raise ValueError(
                 "a state was given, but with causal=False early steps see later ones, so that a clip cannot be "
@@ -171,9 +154,6 @@ class PSB(InitialisedSlots, WindowedCore):
         these keep a slot on its object. Returns no state.
 
         Source: PSB (Singh et al., 2024), Appendix D.1.7 and B.4.
-
-        Raises:
-            ValueError: a `window` below 1, or a core that is not causal.
         """
         if window < 1:
             raise ValueError(f"window={window}: give at least 1 frame")

@@ -28,9 +28,6 @@ class SoftmaxAttention(nn.Module):
     Args:
         dim: width of a slot and of a token.
         num_heads: heads, which must divide `dim`.
-
-    Raises:
-        ValueError: `num_heads` does not divide `dim`.
     """
 
     def __init__(self, dim: int, num_heads: int = 1):
@@ -51,17 +48,7 @@ class SoftmaxAttention(nn.Module):
         time_bias: TimeBias | None = None,
         shares: bool = True,
     ) -> tuple[Float[Tensor, "batch time slots dim"], Float[Tensor, "batch time slots tokens"] | None]:
-        """(updates, weights of the tokens of each slot's own step, mean over the heads; None without `shares`).
-
-        Args:
-            slots: of the last steps of `memory`.
-            memory: tokens of these steps and of earlier ones.
-            causal: look at no later step.
-            window: steps that a slot sees, its own included, with `causal`; None for no limit.
-            time_bias: maps signed offsets, step of the token less step of the slot, to a number per head that is added
-                to the logit.
-            shares: whether to return weights.
-        """
+        """(updates, weights of the tokens of each slot's own step, mean over the heads; None without `shares`)."""
         time, num_slots = slots.shape[1:3]
         steps, num_tokens = memory.size
         tokens = memory.tokens

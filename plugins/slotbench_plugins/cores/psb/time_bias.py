@@ -31,17 +31,10 @@ class RelativeTimeBias(nn.Module):
         hidden_dim: width between the two layers.
         num_frequencies: sines, and as many cosines; each frequency is twice the one before.
         max_length: steps, which set the slowest frequency: one period in 2 `max_length` - 1 steps.
-
-    Raises:
-        ValueError: a number below 1.
     """
 
     def __init__(self, num_heads: int, hidden_dim: int = 128, num_frequencies: int = 8, max_length: int = 1024):
         super().__init__()
-        if min(num_heads, hidden_dim, num_frequencies, max_length) < 1:
-            raise ValueError(
-                f"{num_heads=}, {hidden_dim=}, {num_frequencies=}, {max_length=}: each of them must be at least 1"
-            )
         self.num_frequencies = num_frequencies
         self.max_length = max_length
         self.expand = xavier_linear(2 * num_frequencies, hidden_dim)
@@ -75,18 +68,10 @@ class BucketTimeBias(nn.Module):
         causal: no key is later than its query, so that one direction has all buckets.
         num_buckets: of all offsets.
         max_distance: steps from which on all offsets share a bucket.
-
-    Raises:
-        ValueError: fewer than 4 buckets, an odd number of them, or a `max_distance` within those of single offsets.
     """
 
     def __init__(self, num_heads: int, causal: bool = True, num_buckets: int = 32, max_distance: int = 128):
         super().__init__()
-        if num_heads < 1 or num_buckets < 4 or num_buckets % 4 or max_distance <= num_buckets // 2:
-            raise ValueError(
-                f"{num_heads=}, {num_buckets=}, {max_distance=}: expected at least 1 head, buckets in a multiple of 4, "
-                "and a longest distance above half of the buckets"
-            )
         self.causal, self.max_distance = causal, max_distance
         self.table = nn.Parameter(torch.zeros(num_heads, num_buckets))
 

@@ -23,32 +23,12 @@ class ALTSCOFF(ObjectFiles):
     Source: the code of Lin, "Modular Neural Networks for Video Prediction", M.Sc. thesis, TU Delft, 2022,
     `AltSCOFFCell`.
 
-    Arguments that are not explained here are those of `Mechanisms`.
+    Arguments that are not explained here are those of `SCOFF` and of `Mechanisms`.
 
     Args:
-        num_schemata: GRUs that the files share.
-        num_inputs: slots of a frame that Slot Attention finds before; None for the tokens themselves.
-        slot_dim: width of a frame's slot.
-        slot_iterations: corrections per frame.
-        slot_mlp_dim: hidden width of the MLP of the slot attention.
-        slot_norm: as in `OCRIM`.
-        slot_init: where the slots of a frame start, as in `OCRIM`.
-        input_attention: what is normalised first, see `InputAttention`.
-        input_key_dim: width of the queries and keys of the input attention.
-        input_value_dim: width of what a file reads.
-        input_dropout: probability of dropout on its weights.
-        scaled: whether the scores of the schemata are divided by the root of their width.
-        temperature: of the softmax whose gradient trains the choice; `core.temperature` may be set to anneal it.
-        sample_in_evaluation: whether the choice is drawn in evaluation too, by the number of the clip and the step.
-        communication_heads: heads of the communication.
-        communication_key_dim: width of its queries and keys, per head.
-        communication_value_dim: width of its values, per head.
         communication_output: what follows its heads, as in `RIM`.
         communication_dropout: probability, as in `RIM`.
         projection_std: standard deviation of the initial weights of each file's own maps; Xavier-uniform if None.
-
-    Raises:
-        ValueError: as `SCOFF` does.
     """
 
     def __init__(

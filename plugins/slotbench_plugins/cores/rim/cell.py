@@ -25,10 +25,6 @@ def most_relevant(null_weights: Float[Tensor, "batch modules"], count: int) -> B
     No gradient passes through the selection.
 
     Source: RIM thesis, Eq 3.15-3.16.
-
-    Args:
-        null_weights: attention of each module to the null input.
-        count: modules to select, per sample.
     """
     # a stable sort, because torch.topk says nothing about equal values, and at a start from zeros all are equal
     order = null_weights.detach().argsort(dim=-1, stable=True)
@@ -121,13 +117,7 @@ class InputAttention(nn.Module):
         keys: Float[Tensor, "batch rows key_dim"],
         among: Bool[Tensor, " modules"] | None = None,
     ) -> Float[Tensor, "batch modules rows"]:
-        """Attention weights, which sum to 1 over the rows for each module.
-
-        Args:
-            hidden: states of the modules.
-            keys: of `keys_values`.
-            among: the modules that compete for the inputs; all of them if None. The weights of the others say nothing.
-        """
+        """Attention weights, which sum to 1 over the rows for each module."""
         scores = torch.matmul(self.query(hidden), keys.mT)
         if self.normalisation == "standard":
             return scores.softmax(dim=-1)

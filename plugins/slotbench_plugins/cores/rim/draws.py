@@ -37,16 +37,7 @@ def start_of_draws(batch: int, device: torch.device) -> Draws:
 def noise_of_steps(
     shape: tuple[int, ...], steps: int, draws: Draws, like: Tensor, *, anew: bool, kind: Literal["normal", "gumbel"]
 ) -> Tensor:
-    """Noise "batch steps *shape".
-
-    Args:
-        shape: of one step.
-        steps: how many.
-        draws: where the clips stand.
-        like: whose device and precision it has.
-        anew: draw from torch's global generator; otherwise by clip and step alone.
-        kind: standard normal, or Gumbel(0, 1).
-    """
+    """Noise "batch steps *shape"."""
     sizes = (len(draws.clip), steps, *shape)
     if anew:
         return _noise(sizes, kind, None, like)

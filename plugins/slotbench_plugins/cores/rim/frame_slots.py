@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -100,9 +100,6 @@ class FrameSlots(nn.Module):
         norm: "vector" is the original form, "joint" that of the thesis' code, see `JointCorrector`.
         slot_init: where a frame's slots start: a draw for each frame, or the same learned vectors in every frame.
         init: initial weights: those of the authors of Slot Attention ("plain"), or of the thesis' code.
-
-    Raises:
-        ValueError: a number below 1, or an unknown `norm`.
     """
 
     def __init__(
@@ -118,11 +115,6 @@ class FrameSlots(nn.Module):
         init: Literal["plain", "thesis"] = "plain",
     ):
         super().__init__()
-        if norm not in get_args(SlotNorm):
-            raise ValueError(f"no slot_norm named {norm!r}; choose one of {', '.join(get_args(SlotNorm))}")
-        for name, value in (("slot_iterations", num_iterations), ("slot_dim", dim), ("slot_mlp_dim", mlp_dim)):
-            if value < 1:
-                raise ValueError(f"{name}={value}: give at least 1")
         self.num_iterations = num_iterations
         self.dim = dim
         self.slots = initial_slots(slot_init, num_slots, dim)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -26,17 +26,10 @@ class GRU(TemporalCore):
         dim: width of the state.
         initial: state before the first step: "zeros", as in the text of the source, or "normal" noise for every clip,
             as in its author's code, in training drawn anew and in evaluation by the number of the clip.
-
-    Raises:
-        ValueError: `dim` below 1, or an unknown `initial`.
     """
 
     def __init__(self, token_spec: TokenSpec, dim: int = 256, initial: GRUStart = "zeros"):
         super().__init__()
-        if initial not in get_args(GRUStart):
-            raise ValueError(f"no initial named {initial!r}; choose one of {', '.join(get_args(GRUStart))}")
-        if dim < 1:
-            raise ValueError(f"dim={dim}: give the width of the state, at least 1")
         self.initial = initial
         self.slot_spec = SlotSpec(1, dim)
         self.gru = nn.GRU(token_spec.num_tokens * token_spec.dim, dim, batch_first=True)

@@ -149,11 +149,7 @@ class Mechanisms(RecurrentCore):
 
     @property
     def disabled_slots(self) -> tuple[int, ...]:
-        """Modules that are switched off.
-
-        Raises:
-            ValueError: set to what is no module, or to all of them.
-        """
+        """Modules that are switched off."""
         return self._disabled_slots
 
     @disabled_slots.setter

@@ -58,10 +58,6 @@ class OCRIM(SlotInputs):
             decoder of both (`VideoPrediction.reconstruct_share`); None for the states as slots. The thesis' code has
             256, where it does so.
         init: initial weights: ours ("plain"), or those of the thesis' code.
-
-    Raises:
-        ValueError: `top_k` is not between 1 and `num_slots`, a number is below 1, `head_dim` without slots, an unknown
-            name, or `disabled_slots` leaves no module.
     """
 
     def __init__(

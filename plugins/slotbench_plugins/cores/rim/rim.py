@@ -64,10 +64,6 @@ class RIM(Mechanisms):
             `init`, which is Xavier's for "plain" and 0.01 for the others.
         init: initial weights of keys, values, units and gate: ours ("plain"), or those of the "thesis" or of the
             "original" authors' code, whose LSTMs have biases.
-
-    Raises:
-        ValueError: `top_k` or `evaluation_top_k` is not between 1 and `num_slots`, a size is below 1, `num_heads` does
-            not divide `dim`, or `disabled_slots` leaves no module.
     """
 
     def __init__(

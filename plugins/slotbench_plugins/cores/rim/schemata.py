@@ -34,9 +34,6 @@ class Schemata(nn.Module):
         share_keys: whether the candidates of all schemata make their keys with one map.
         scaled: whether scores are divided by the root of `key_dim`.
         temperature: of the softmax whose gradient trains the choice.
-
-    Raises:
-        ValueError: `num_schemata` below 1, or a `temperature` that is not positive.
     """
 
     def __init__(
@@ -89,13 +86,7 @@ class Schemata(nn.Module):
         hidden: Float[Tensor, "batch files dim"],
         noise: Float[Tensor, "batch files schemata"] | None = None,
     ) -> tuple[Float[Tensor, "batch files dim"], Float[Tensor, "batch files schemata"]]:
-        """(the states after the step, which schema each file took, one-hot).
-
-        Args:
-            read: by each file.
-            hidden: states of the files.
-            noise: added to the scores; without it the choice is the largest score.
-        """
+        """(the states after the step, which schema each file took, one-hot)."""
         candidates = self.candidates(read, hidden)
         scores = self.scores(hidden, candidates)
         scores = scores if noise is None else scores + noise

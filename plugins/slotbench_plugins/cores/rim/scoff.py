@@ -55,10 +55,6 @@ class SCOFF(ObjectFiles):
         communication_key_dim: width of its queries and keys, per head.
         communication_value_dim: width of its values, per head.
         communication_dropout: probability of dropout before its tanh.
-
-    Raises:
-        ValueError: `top_k` is not between 1 and `num_slots`, a number is below 1, a `temperature` that is not positive,
-            an unknown `slot_norm`, or `disabled_slots` leaves no file.
     """
 
     def __init__(
@@ -137,11 +133,7 @@ class SCOFF(ObjectFiles):
 
     @property
     def num_slots(self) -> int:
-        """Object files. May be set to another number, after training too, for clips that begin then.
-
-        Raises:
-            ValueError: set to less than 1, or to less than are active.
-        """
+        """Object files. May be set to another number, after training too, for clips that begin then."""
         return self.slot_spec.num_slots
 
     @num_slots.setter

@@ -52,8 +52,6 @@ def stream(core: TemporalCore, tokens: Tensor) -> tuple[Tensor, list[int]]:
     return torch.cat(slots, dim=1), sizes
 
 
-
-
 def test_a_single_layer_sees_no_frame_beyond_the_window():
     torch.manual_seed(0)
     core = FrameTransformer(SPEC, dim=16, num_layers=1, window=3).double()

@@ -6,7 +6,6 @@ from slotbench_plugins.cores.slot_rnn import AttentionMixer, SlotRNN
 from torch import Tensor, nn
 
 from slotbench.interfaces import TokenSpec
-from slotbench.nn.parameters import decay_groups
 
 SPEC = TokenSpec(dim=12, num_tokens=5)
 
@@ -134,5 +133,3 @@ def test_gradient_of_the_last_step_reaches_the_first_of_eighty_and_does_not_expl
     (gradient,) = torch.autograd.grad((slots * torch.randn_like(slots)).sum(), x)
     first, last = gradient[:, 0].norm(), gradient[:, -1].norm()
     assert 0 < first / last < 100
-
-

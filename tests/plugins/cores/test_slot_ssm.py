@@ -15,7 +15,6 @@ from slotbench.interfaces import TokenSpec
 from slotbench.nn.attention import SlotMixer
 from slotbench.nn.mamba import MambaBlock
 from slotbench.nn.mamba2 import Mamba2Block
-from slotbench.nn.parameters import decay_groups
 from slotbench.nn.slot_ssm_layer import MixerName, SlotSSMLayer, SlotSSMStack
 
 SPEC = TokenSpec(dim=12, num_tokens=5)
@@ -106,8 +105,6 @@ def test_the_mixer_joins_slots_of_a_step_and_the_scan_carries_that_on():
 def test_only_the_last_encoders_queries_are_declared_as_slot_parameters():
     assert small([3, 3]).slot_parameters() == {"encoders.0.queries": 0}
     assert small([3, 2]).slot_parameters() == {"encoders.1.queries": 0}
-
-
 
 
 def context(batch: int = 2, time: int = 6) -> torch.Tensor:

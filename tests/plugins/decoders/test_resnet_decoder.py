@@ -57,5 +57,3 @@ def test_one_depth_paints_at_the_size_of_the_grid():
     decoder = ResNetDecoder(CELLS, VideoSpec(3, 2, 3), depths=(8,), blocks=2)
     assert len(decoder.blocks) == 2
     assert decoder(torch.randn(1, 1, 6, 5)).reconstruction.shape == (1, 1, 3, 2, 3)
-
-

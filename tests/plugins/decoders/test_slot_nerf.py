@@ -161,5 +161,3 @@ def test_a_new_decoder_lets_some_light_through():
     found = painted(part, random_slots(SlotSpec(6, 16)))
     passed = (part.far - found.depth).mean() / (part.far - part.near)
     assert 0.1 < float(passed) < 0.9
-
-

@@ -5,7 +5,6 @@ import torch
 from slotbench_plugins.decoders.transformer_decoder import TransformerDecoder
 
 from slotbench.interfaces import SlotSpec, VideoSpec
-from slotbench.nn.parameters import decay_groups
 
 
 def decoder(num_slots: int = 4, dim: int = 16, channels: int = 7, side: int = 16, **arguments) -> TransformerDecoder:
@@ -56,5 +55,3 @@ def test_queries_may_be_wider_than_the_slots():
     decoded = decoder(dim=10, num_heads=2, positions="learned")(torch.randn(1, 2, 4, 10))
     wider = TransformerDecoder(SlotSpec(4, 10), VideoSpec(7, 16, 16), dim=32)(torch.randn(1, 2, 4, 10))
     assert decoded.reconstruction.shape == wider.reconstruction.shape == (1, 2, 7, 16, 16)
-
-

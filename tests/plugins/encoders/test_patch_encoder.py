@@ -6,7 +6,6 @@ from einops import rearrange
 from slotbench_plugins.encoders.patch_encoder import PatchEncoder
 
 from slotbench.interfaces import TokenSpec, VideoBatch, VideoSpec
-from slotbench.nn.parameters import decay_groups
 
 
 def clip(frames: torch.Tensor, start: int = 0) -> VideoBatch:
@@ -77,5 +76,3 @@ def test_far_steps_need_no_table():
     tokens = PatchEncoder(spec(), dim=8)(clip(torch.zeros(1, 2, 3, 16, 16), start=100_000))
     assert tokens.isfinite().all()
     assert not torch.allclose(tokens[:, 0], tokens[:, 1])
-
-

@@ -8,7 +8,7 @@ from slotbench_plugins.tokenizers.vqgan import VQGAN, _Attention
 from torch import nn
 
 from slotbench.interfaces import VideoSpec
-from slotbench.nn.parameters import decay_groups, trainable_parameters
+from slotbench.nn.parameters import trainable_parameters
 
 FRAME = VideoSpec(channels=3, height=8, width=12)
 
@@ -112,5 +112,3 @@ def test_the_decoders_gradient_passes_the_choice_of_rows():
     ((model.decoder(rows) + 1) / 2).square().sum().backward()
     torch.testing.assert_close(kept[0].grad, rows.grad)
     assert model.codebook.grad is None
-
-

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from slotbench.interfaces import TokenSpec, map_state
+from slotbench.interfaces import TokenSpec
 from slotbench.nn.inverted_attention import InvertedAttention
-from slotbench.nn.parameters import decay_groups
 
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
@@ -106,8 +105,6 @@ def test_eviction_leaves_exactly_the_frames_that_layers_upon_layers_reach(num_la
     assert state.tokens.tokens.shape[1] == window - 1
     sums = state.layers[0].sums or ()
     assert all(leaf.shape[1] == window - 1 for leaf in sums)
-
-
 
 
 def test_time_is_relative():
@@ -294,5 +291,3 @@ def test_batch_scaling_streams_in_evaluation(reference_tokens):
         state = output.state
         pieces.append(output.slots)
     torch.testing.assert_close(torch.cat(pieces, dim=1), core(x).slots, rtol=0, atol=1e-10)
-
-

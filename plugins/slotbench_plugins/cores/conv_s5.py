@@ -181,6 +181,9 @@ class ConvStateSpace(nn.Module):
         kernel: str = "auto",
     ):
         super().__init__()
+        for name, size in (("b_kernel", b_kernel), ("c_kernel", c_kernel)):
+            if size % 2 == 0:
+                raise ValueError(f"{name} must be odd so that it has a centre, got {size}")
         self.kernel = kernel
         self.dynamics = dynamics
         half = len(dynamics.log_step)

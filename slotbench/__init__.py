@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from slotbench.data.base import SlotDataModule
     from slotbench.tasks.task import Task
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Threads that have nothing to do soon sleep, and do not keep a core busy that other work may want: libgomp, which torch
 # and numba wait with, reads this when it is loaded. What the user sets is heeded (docs/benchmarks.md: what each costs).

@@ -39,8 +39,8 @@ class FeatureFile(StoredVideos):
     is in them).
 
     A batch has `features` (float16), `frames`, `masks`, "video", "first_frame", and perhaps "num_objects". With clips
-    of one frame, the default, the frames of all videos are independent images: training takes one at random from every video, pass after pass, and evaluation a random subset
-    of all, the same for every seed.
+    of one frame, the default, frames are independent images: training takes one at random from every video, pass after
+    pass, and evaluation a random subset of all, the same for every seed.
 
     Source: Krimmel et al., TMLR 2024, Appendix F (MOVi-C; MOVi-C6 is max_objects=6, and 1,280 images are scored).
 

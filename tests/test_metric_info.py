@@ -34,6 +34,8 @@ def test_names_are_described_by_their_metric_and_their_parts():
     assert (decoder.label, decoder.scope, decoder.masks) == ("mIoU per video, decoder", "video", "decoder")
     assert WRITTEN["mse/step_07"].label == "squared error, step 07"
     assert WRITTEN["baseline/mse/black/step_07"].higher_is_better is False
+    baseline = describe([Reference("baseline", "miou/decoder", "grid")], DECLARED)["baseline/miou/decoder/grid"]
+    assert (baseline.masks, baseline.without_masks) == ("", "baseline/miou/decoder/grid")
     assert WRITTEN.keys() == {str(name) for name in LOGGED}
 
 

@@ -71,6 +71,11 @@ def test_the_background_may_have_any_id(background):
     assert scores(SLOTS, truth, background=background) == pytest.approx(scores(SLOTS, TRUE))
 
 
+def test_an_object_may_have_the_id_0_where_the_background_has_another():
+    swapped = np.where(TRUE == 0, 1, np.where(TRUE == 1, 0, TRUE))
+    assert scores(SLOTS, swapped, background=1) == pytest.approx(scores(SLOTS, TRUE))
+
+
 def test_without_a_background_every_id_is_an_object():
     found = scores(SLOTS, TRUE, background=None)
     usual = scores(SLOTS, TRUE)

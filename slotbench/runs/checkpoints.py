@@ -40,13 +40,21 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()  # torch looks at no checksum
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, LookupError) as error:
         raise FileError(f"{path} is damaged or cut off: {error}") from error
     if damaged is not None:
         raise FileError(f"{path} is damaged: the checksum of {damaged} in it is wrong")
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
+    except (
+        pickle.UnpicklingError,
+        RuntimeError,
+        LookupError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        EOFError,
+    ) as error:
         # the first line of torch's answer, which is a page long
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise FileError(f"{path} cannot be read as plain tensors ({reason})") from error

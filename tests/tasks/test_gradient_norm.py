@@ -43,11 +43,6 @@ def test_the_logged_norm_is_that_before_clipping(precision: str) -> None:
     assert min(norms.raw) > 2 * bound
 
 
-def test_it_is_logged_without_clipping_too() -> None:
-    norms = fit(2, log_every_n_steps=1)
-    assert norms.logged == pytest.approx(norms.raw)
-
-
 def test_it_is_computed_at_the_steps_that_are_logged() -> None:
     norms = fit(3, log_every_n_steps=2)
     assert norms.logged[0] is None

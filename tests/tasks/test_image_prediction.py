@@ -90,17 +90,6 @@ def test_long_curves_are_thinned_and_first_frames_averaged():
     assert all(float(name[-4:]) == value for name, value in steps.items())
 
 
-def test_first_frames_of_the_horizon_are_reported_on_request(data):
-    task = image_task(data, report_horizons=(2, 5, 6))
-    quiet_trainer().validate(task, data, verbose=False)
-    logged = task.trainer.callback_metrics
-    steps = [logged[f"val/rollout_ssim/step_0{step}"] for step in (1, 2)]
-    torch.testing.assert_close(logged["val/rollout_ssim/first_2"], sum(steps) / 2)
-    torch.testing.assert_close(logged["val/rollout_ssim/first_5"], logged["val/rollout_ssim"])
-    assert "val/baseline/rollout_mse/black/first_2" in logged
-    assert not any("first_6" in name for name in logged)
-
-
 def test_the_speed_counts_the_frames_of_all_clips_and_the_seconds_of_predicting(data, monkeypatch):
     task, batch = image_task(data), batch_of(data)
     ticks, told = iter(range(100)), []

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -122,20 +121,6 @@ def test_a_short_fit_learns_scores_and_logs_baselines_once(data):
     headlines = {headline.metric: headline for headline in task.headlines()}
     assert set(headlines["val/ball_iou"].baselines) == {"copy the last mask", "everything background"}
     assert 0 < headlines["val/colour_accuracy"].baselines["last colour seen"] < 1
-
-
-def test_only_matrices_decay_and_the_schedule_ends_at_its_end(data):
-    task = make_task(data)
-    task.trainer = SimpleNamespace(estimated_stepping_batches=100, precision_plugin=None)
-    optimizer = task.configure_optimizers()["optimizer"]
-    decaying, rest = optimizer.param_groups
-    assert decaying["weight_decay"] == 0.1
-    assert rest["weight_decay"] == 0
-    names = {id(parameter): name for name, parameter in task.named_parameters()}
-    without = {names[id(parameter)].rsplit(".", 1)[-1] for parameter in rest["params"]}
-    assert {"A_log", "D", "bias", "queries"} <= without
-    assert all(parameter.ndim >= 2 for parameter in decaying["params"])
-    assert len(decaying["params"]) + len(rest["params"]) == len(names)
 
 
 def test_init_from_starts_from_another_runs_weights_and_says_what_matched(data, tmp_path, capsys):

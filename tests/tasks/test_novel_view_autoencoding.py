@@ -200,15 +200,6 @@ def test_depth_is_scored_where_decoder_and_data_have_it(data):
     assert found["val/depth_rmse/held_out"] == pytest.approx(float(torch.cat(errors).mean().sqrt()), rel=1e-5)
 
 
-@pytest.mark.parametrize("shown", [1, 3])
-def test_evaluation_may_show_another_number_of_cameras(shown):
-    data = PosedSpheres(shown=2, eval_shown=shown)
-    task = view_task(data)
-    trainer = quiet_trainer(max_steps=2, val_check_interval=2, check_val_every_n_epoch=None)
-    trainer.fit(task, datamodule=data)
-    assert {"val/psnr/held_out", "train/loss"} <= set(trainer.callback_metrics)
-
-
 def test_wrong_data_and_parts_are_refused(data):
     with pytest.raises(ValueError, match="reads several cameras per step, and this data has one"):
         view_task(BouncingBalls(resolution=16))

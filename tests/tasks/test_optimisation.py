@@ -204,11 +204,6 @@ def test_movi_decays_after_the_warm_up():
     assert 4e-4 * factor(500_000) == pytest.approx(1.34e-5, rel=1e-2)
 
 
-def test_a_rate_may_stay_after_the_warm_up():
-    factor = factor_of(WarmupHalfLife, warmup_steps=2, half_life=None)
-    assert [factor(step) for step in range(4)] == [0.5, 1, 1, 1]
-
-
 def test_one_group_has_everything_that_is_trained():
     layer = torch.nn.Linear(2, 3)
     layer.bias.requires_grad_(False)
@@ -252,19 +247,6 @@ def test_steps_are_those_of_the_formula(scale):
         np.testing.assert_allclose(parameter.detach().numpy(), wanted, rtol=1e-12)
 
 
-def test_it_is_adam_without_an_epsilon_and_another_one_with_small_gradients():
-    start = torch.randn(6, dtype=torch.float64)
-
-    def after(optimizer, scale, **arguments):
-        parameter = torch.nn.Parameter(start.clone())
-        trained(optimizer([parameter], lr=0.1, **arguments), [parameter], gradients_of([(6,)], 5, scale))
-        return parameter.detach()
-
-    torch.testing.assert_close(after(AdamTF, 1.0, eps=0.0), after(torch.optim.Adam, 1.0, eps=0.0))
-    tf, torchs = after(AdamTF, 1e-7, eps=1e-7) - start, after(torch.optim.Adam, 1e-7, eps=1e-7) - start
-    assert (tf.abs() < 0.5 * torchs.abs()).all()
-
-
 def test_groups_have_rates_of_their_own_and_what_has_no_gradient_stays():
     one, two, idle = (torch.nn.Parameter(torch.ones(2, dtype=torch.float64)) for _ in range(3))
     optimizer = AdamTF([{"params": [one, idle], "lr": 0.1}, {"params": [two], "lr": 0.2}], eps=0.0)
@@ -285,16 +267,3 @@ def test_a_reloaded_optimiser_goes_on_as_if_nothing_had_happened():
     trained(optimizer, [parameter], gradients[3:])
     trained(resumed, [again], gradients[3:])
     assert torch.equal(parameter, again)
-
-
-def test_a_closure_is_called_with_gradients_on_and_its_loss_returned():
-    parameter = torch.nn.Parameter(torch.ones(1))
-    optimizer = AdamTF([parameter], lr=0.5)
-
-    def closure():
-        loss = (3 * parameter).sum()
-        loss.backward()
-        return loss
-
-    assert optimizer.step(closure).item() == 3
-    assert parameter.item() == pytest.approx(0.5)

@@ -1,6 +1,5 @@
 """The task predicts, rolls out on its own predictions, and scores beside baselines, as it says."""
 
-import math
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +12,7 @@ from slotbench.data.base import LoaderOptions
 from slotbench.interfaces import Decoded, VideoBatch, VideoSpec
 from slotbench.metrics.frames import frame_mse, frame_psnr, frame_ssim
 from slotbench.registry import load, names
-from slotbench.tasks.rollouts.scores import RolloutScores, frames_ahead
+from slotbench.tasks.rollouts.scores import RolloutScores
 
 
 @pytest.fixture
@@ -171,21 +170,6 @@ def test_frames_ahead_are_the_first_ones_with_less_error_than_every_baseline(dat
         assert logged[f"val/{prefix}rollout_frames_ahead{suffix}"] == expected
 
 
-@pytest.mark.parametrize(
-    ("model", "ahead"),
-    [
-        ([0.1, 0.1, 0.5, 0.1], 2),  # ahead again later does not count
-        ([0.1, 0.1, 0.1, 0.1], 4),
-        ([0.2, 0.1, 0.1, 0.1], 0),  # level is not ahead
-        ([0.1, math.nan, 0.1, 0.1], 1),
-    ],
-)
-def test_frames_ahead_ends_where_one_baseline_is_as_good(model, ahead):
-    curves = {"baseline|black": {"mse": [0.3] * 4}, "baseline|copy": {"mse": [0.2, 0.3, 0.4, 0.9]}, "": {"mse": model}}
-    assert frames_ahead(curves) == {"rollout_frames_ahead": ahead}
-    assert frames_ahead({"": {"mse": model}}) == {}
-
-
 def test_frames_ahead_are_known_in_later_evaluations_which_score_no_baseline():
     scores = RolloutScores(2, VideoSpec(1, 4, 4))
     true = torch.ones(1, 2, 1, 4, 4)
@@ -250,12 +234,6 @@ def test_every_core_trains_two_steps_in_each_task(core, task, data):
 def test_arguments_that_cannot_be_are_refused(data, arguments, message):
     with pytest.raises(ValueError, match=message):
         make_task(data, **arguments)
-
-
-def test_patches_are_refused():
-    data = BlinkingBalls(num_frames=3, patches_per_side=2, num_balls=2, resolution=16)
-    with pytest.raises(ValueError, match="choose a data set of whole frames, for example BouncingBalls"):
-        make_task(data)
 
 
 def test_clips_too_short_for_the_horizon_are_refused_with_what_to_set(data):

@@ -11,10 +11,8 @@ from slotbench_plugins.tokenizers.vqgan import VQGAN
 from torch import nn
 from torch.nn import functional as F
 
-from slotbench.interfaces import PartError
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.pretrained.alexnet import AlexNetFeatures
-from slotbench.registry import load
 from slotbench.tasks.codes.adversarial import Adversary, PatchDiscriminator, adaptive_weight, hinge_loss
 
 TINY = partial(VQGAN, num_codes=6, embedding_dim=4, channels=4, multipliers=(1, 1), map_channels=4)
@@ -102,15 +100,6 @@ def test_one_optimiser_takes_the_steps_of_two():
             torch.testing.assert_close(first, second)
 
 
-def test_before_its_start_the_discriminator_has_gradients_of_zeros():
-    part, network = adversary(start=3), painter()
-    painted = network(images())
-    terms = part(painted, images(), F.mse_loss(painted, images()), network[-1].weight, step=2)
-    assert {name: value.item() for name, value in terms.items()} == {"adversarial": 0, "discriminator": 0}
-    sum(terms.values()).backward()
-    assert not any(parameter.grad.any() for parameter in part.parameters())
-
-
 def test_a_tokenizer_is_trained_against_it_from_the_named_step_on():
     data = balls(resolution=24)
     task = frame_task(data, TINY, frame_error="absolute", adversarial_weight=0.8, adversarial_start=1)
@@ -156,15 +145,3 @@ def test_lpips_is_a_term_of_the_loss_and_in_no_checkpoint(weights):
     found.backward()
     assert all(parameter.grad.isfinite().all() for parameter in task.tokenizer.parameters())
     assert task.state_dict().keys() == plain.state_dict().keys()
-
-
-def test_what_cannot_be_is_said(weights):
-    data = balls()
-    with pytest.raises(PartError, match="the tokenizer PatchKMeans has no last_layer at which it is weighed"):
-        frame_task(data, load("tokenizers", "PatchKMeans"), adversarial_weight=0.8)
-    with pytest.raises(ValueError, match="frames of at least 24 x 24 pixels: these have a side of 16"):
-        frame_task(data, TINY, adversarial_weight=0.8)
-    with pytest.raises(ValueError, match=r"perceptual_weight is 1\.0 and lpips_weights is None: give both, or neither"):
-        frame_task(data, TINY, perceptual_weight=1.0)
-    with pytest.raises(ValueError, match="LPIPS takes grey or RGB frames of at least 31 x 31"):
-        frame_task(data, TINY, perceptual_weight=1.0, lpips_weights=weights)

@@ -6,12 +6,10 @@ from functools import partial
 
 import pytest
 import torch
-from code_tasks import PATCHES, TINY_DVAE, balls, code_task, frame_task, quiet_trainer
+from code_tasks import TINY_DVAE, balls, code_task, frame_task, quiet_trainer
 from torch.nn import functional as F
 
-from slotbench.interfaces import PartError
 from slotbench.metrics.frames import frame_psnr
-from slotbench.registry import load
 from slotbench.tasks.codes.code_scores import CodeScores
 from slotbench.tasks.optimisation import WarmupHalfLife
 
@@ -168,27 +166,3 @@ def test_clipping_by_the_largest_number_scales_all_gradients_alike():
     task.configure_gradient_clipping(optimiser, 0.5)
     found = {round(float(parameter.grad.max()), 4) for parameter in task.decoder.parameters()}
     assert found == {0.25, 0.5}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"tokenizer": None}, ValueError, "neither is given"),
-        ({"tokenizer_run": "somewhere"}, ValueError, "both are given"),
-        ({"decoder": load("decoders", "TransformerDecoder")}, PartError, "choose AutoregressiveTransformer"),
-        ({"sampled_clips": -1}, ValueError, "sampled_clips is -1"),
-        ({"eval_window": 2}, ValueError, "a core that can"),
-    ],
-)
-def test_what_cannot_be_is_said(arguments, error, message):
-    data = balls()
-    with pytest.raises(error, match=message):
-        code_task(data, **arguments)
-
-
-def test_slots_of_psb_and_of_single_frames_take_the_same_decoder():
-    data = balls()
-    for core in ("PSB", "SlotAttention"):
-        task = code_task(data, core).eval()
-        assert task.evaluate(clips_of(data)).masks.shape[2] == 3
-    assert PATCHES.keywords["num_codes"] == 6

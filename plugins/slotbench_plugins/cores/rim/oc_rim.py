@@ -54,9 +54,8 @@ class OCRIM(SlotInputs):
         communication_value_dim: width of its values, per head.
         communication_output: what follows its heads, as in `RIM`.
         communication_dropout: probability, as in `RIM`.
-        head_dim: hidden width of an MLP that turns the modules' states into slots as wide as those of a frame, for one
-            decoder of both (`VideoPrediction.reconstruct_share`); None for the states as slots. The thesis' code has
-            256, where it does so.
+        head_dim: hidden width of an MLP that turns the modules' states into slots as wide as those of a frame; None for
+            the states as slots. The thesis' code has 256, where it does so.
         init: initial weights: ours ("plain"), or those of the thesis' code.
     """
 

@@ -125,7 +125,8 @@ class RolloutTask(SlotTask, Predictor):
     def decode(self, output: CoreOutput, batch: VideoBatch) -> Predicted:
         """The prediction of every frame of `batch` but the first, from the core's output of every one but the last."""
         decoded = self.decoded(output.slots, batch.slice_time(1, batch.num_steps))
-        return Predicted(**vars(decoded), details=output.details)
+        values = {name: getattr(decoded, name) for name in Decoded.__dataclass_fields__}
+        return Predicted(**values, details=output.details)
 
     def setup(self, stage: str) -> None:
         """Reads the weights of LPIPS and FVD: for a test to use them, before a training to see that they are there."""

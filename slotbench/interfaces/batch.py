@@ -135,12 +135,11 @@ class VideoBatch:
         """
         if self.held_out is None:
             return self
-        joined: dict[str, Any] = {
-            name: torch.cat([own, held], dim=2)
-            for name in ("frames", "masks", "rays", "features")
-            for own, held in [(getattr(self, name), getattr(self.held_out, name))]
-            if own is not None and held is not None
-        }
+        joined: dict[str, Any] = {"frames": torch.cat([self.pixels, self.held_out.pixels], dim=2)}
+        for name in ("masks", "rays", "features"):
+            own, held = getattr(self, name), getattr(self.held_out, name)
+            if own is not None and held is not None:
+                joined[name] = torch.cat([own, held], dim=2)
         nothing = dict.fromkeys(("target", "target_masks", "target_time", "codes"))
         return replace(self, **({"masks": None} | nothing | joined), held_out=None)
 

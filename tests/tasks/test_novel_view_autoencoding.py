@@ -220,7 +220,7 @@ def test_wrong_data_and_parts_are_refused(data):
         def forward(self, batch):
             return super().forward(batch)[:, :, 1:]
 
-    for wrong, message in [({"decoder": Short}, "and rays of shape"), ({"encoder": Few}, "tokens 23 for 24")]:
+    for wrong, message in [({"decoder": Short}, "expected floats .batch time views"), ({"encoder": Few}, "tokens 23 for 24")]:
         with pytest.raises(PartError, match=message):
             view_task(data, **wrong).train()(batch_of(data, "train"))
 
@@ -263,5 +263,5 @@ def test_slots_are_probed_by_their_masks_in_the_shown_cameras_and_clips_of_other
     assert clips.slots.shape == (3, 2, 3, 8)
     assert clips.tables.sum((-2, -1)).unique().tolist() == [2 * SIDE * SIDE]
     assert clips.shapes[..., -1].sum(-1) == pytest.approx(torch.ones(3, 2))
-    with pytest.raises(UserError, match="gives the masks of whole clips only"):
+    with pytest.raises(UserError, match="cannot be continued from a state"):
         measure(task, batches, 2, [1], 2)

@@ -20,6 +20,7 @@ TAG_LENGTH = 64
 PART = "slotbench_part"
 """Below "_wandb" in the configuration of a W&B log: which part of the run it is, from 1. W&B shows none of it."""
 
+
 def login_problem() -> str | None:
     """What keeps this machine from logging in to W&B, in a sentence; None if there are credentials.
 

@@ -220,7 +220,10 @@ def test_wrong_data_and_parts_are_refused(data):
         def forward(self, batch):
             return super().forward(batch)[:, :, 1:]
 
-    for wrong, message in [({"decoder": Short}, "expected floats .batch time views"), ({"encoder": Few}, "tokens 23 for 24")]:
+    for wrong, message in [
+        ({"decoder": Short}, "returned reconstruction"),
+        ({"encoder": Few}, "returned tokens of shape"),
+    ]:
         with pytest.raises(PartError, match=message):
             view_task(data, **wrong).train()(batch_of(data, "train"))
 

@@ -167,7 +167,7 @@ class BallScores(Scores, AnswerScores):
         """Every score that has been updated, by name; those where nothing has counted are left out."""
         values: dict[str, float] = {}
         for name, metric in self.metrics.items():
-            if isinstance(metric, LabelCounts) and metric.compute().sum() > 0:
+            if isinstance(metric, LabelCounts) and metric.update_called and metric.compute().sum() > 0:
                 values[name] = float(metric.best_share())
             elif isinstance(metric, Metric) and not isinstance(metric, LabelCounts) and metric.update_called:
                 values[name] = float(metric.compute())

@@ -233,9 +233,7 @@ def wandb_logger(
     Args:
         folder: the run; its record gets "wandb_id", "wandb_mode", "wandb_project", and the options.
         mode: "offline" (no account, no network) or "online"; WANDB_MODE=offline and `wandb offline` overrule it.
-        project: W&B project; None for that of a resumed run, or WANDB_PROJECT, or "slotbench".
-        config: the resolved configuration, nested.
-        options: entity, tags, notes and artifacts; a resumed run keeps those that are not given.
+        project: None for that of a resumed run, or WANDB_PROJECT, or "slotbench".
         trains: whether this process trains the run; one that tests it leaves the run's record as it is.
     """
     mode = _mode_that_works(mode)

@@ -46,13 +46,8 @@ def run_parts(
 
     Args:
         folder: the run, new or resumed: its metrics then end where the checkpoint does.
-        wandb: "off", "offline" or "online".
-        wandb_project: W&B project; None for the one that the run has, or WANDB_PROJECT, or "slotbench".
-        config: the resolved configuration, nested, for W&B.
-        wandb_options: entity, tags, notes and artifacts there.
+        wandb: "off", "offline" or "online"; project, options and the resolved configuration go there.
         again: options to repeat when the run is resumed, for the end report.
-        final_validation: whether to validate the final weights, if the last step was not validated.
-        compile_mode: how the parts are compiled for training steps.
         finish: writes the result once the run has reached its end, before pictures and report.
     """
     loggers: list[Logger] = [RunFolderLogger(folder)]
@@ -93,16 +88,9 @@ def evaluation_parts(
     """Loggers and callbacks for `validate`, `test` and `predict` on a run that exists; its own record stays as it is.
 
     Args:
-        run_path: the run.
-        subcommand: "validate", "test" or "predict".
         save: arrays that `predict` writes beside the pictures (`slotbench.callbacks.prediction_writer.AXES`).
         half: whether weights are rounded to 16 bits first.
         wandb: whether W&B gets the scores of a test: "off", "offline" or "online"; None for what the run has.
-        wandb_project: W&B project; None for that of the run.
-        wandb_options: entity, tags and notes there.
-
-    Raises:
-        RunFolderError: `run_path` is not a run folder.
     """
     folder = RunFolder.open(run_path)
     # callbacks that only matter to training are absent on purpose

@@ -51,7 +51,7 @@ def triton(session: nox.Session) -> None:
     # the flag is read when Triton is imported, and what it makes of a kernel cannot be compiled: two processes
     session.run("pytest", "-n", "0", "tests/ops/test_triton_machine_code.py", *session.posargs, env=kernels)
     interpreted = kernels | {"TRITON_INTERPRET": "1"}
-    files = ("tests/ops/test_triton_interpreted.py", "tests/ops/test_triton_attention.py")
+    files = ("tests/ops/test_triton_interpreted.py",)
     session.run("pytest", "-n", "0", *files, *session.posargs, env=interpreted)
 
 

@@ -37,7 +37,6 @@ conv_s5 = partial(variant, "ConvS5", state_dim=8)
 s5 = partial(variant, "S5", dim=32, state_dim=8)
 SSMS = {
     "SlotSSM, Mamba-2": variant("SlotSSM", ssm="mamba2"),
-    "SlotSSM, Mamba-2, exact hold": variant("SlotSSM", ssm="mamba2", exact_zoh=True),
     "SlotSSM, slots change": variant("SlotSSM", num_slots=[3, 2], dim=32, ssm="mamba2"),
     "SingleStateSSM, Mamba-2": variant("SingleStateSSM", ssm="mamba2"),
     "SplitSSM, Mamba-2": variant("SplitSSM", ssm="mamba2"),

@@ -11,11 +11,9 @@ from slotbench.grids.expansion import Grid, Point
 __all__ = ["choose", "covering", "find_point"]
 
 
-def choose(points: Sequence[Point], grid: Grid, wanted: Sequence[str]) -> list[Point]:
-    """The points that `--only` asks for: a pattern of the id, or KEY=VALUE.
-
-    Patterns are alternatives, and so are values of one key; different keys must all hold.
-    """
+def choose(grid: Grid, wanted: Sequence[str]) -> list[Point]:
+    """The candidates that `--only` asks for: patterns, or values of a key, are alternatives; all keys must hold."""
+    points = grid.candidates
     globs: list[str] = []
     values: dict[str, list[str]] = {}
     short = {whole: key for key, whole in grid.keys.items()} | {key: key for key in grid.keys}

@@ -32,10 +32,7 @@ class Driver:
         self.progress = Progress({})
 
     def run(self, points: Sequence[Point], jobs: Sequence[Job], states: dict[str, State]) -> Progress:
-        """Runs the jobs until each of them has ended, or the limit; waits for points that run already.
-
-        `points` are all that are wanted, done ones too; `jobs` those that are to be started if they do not run already.
-        """
+        """Runs jobs of these points to their end, or the limit; waits for points that run already."""
         self._points, self._jobs = {point.id: point for point in points}, {job.id: job for job in jobs}
         self.progress = Progress({point.id: states[point.id] for point in points})
         self._elsewhere = {point.id for point in points if states[point.id] == "running"}

@@ -6,12 +6,13 @@ import hashlib
 import itertools
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from slotbench.errors import UserError, lines
+from slotbench.errors import UserError, listing
 from slotbench.grids.grid_file import (
     CONFIG,
     SEED,
@@ -113,13 +114,9 @@ def expand(file: GridFile, name: str | None = None, extra: Mapping[str, Any] | N
         raise UserError(f"{file.path}: an entry of exclude excludes nothing: {canonical(idle[0])}")
     if not points:
         raise UserError(f"{file.path}: exclude leaves no point")
-    if len({point.fingerprint for point in points}) < len(points):
-        first = {point.fingerprint: point for point in reversed(points)}
-        other = next(point for point in points if first[point.fingerprint] is not point)
-        same = lines(
-            f"{file.path}: two points are the same run", first=first[other.fingerprint].name, second=other.name
-        )
-        raise UserError(same)
+    runs = Counter(point.fingerprint for point in points)
+    if twice := [point.name for point in points if runs[point.fingerprint] > 1]:
+        raise UserError(f"{file.path}: two points are the same run: {listing(twice, 6)}")
     now = tuple(point for point in points if point.stage != "report")
     return Grid(name or file.folder, file, now, keys, tuple(flags(extra)), tuple(points))
 

@@ -51,13 +51,8 @@ class GridFolder:
             "axes": list(axes),
             **({"protocol": dict(protocol)} if protocol is not None else {}),
             "points": [
-                {
-                    "id": point.id,
-                    "labels": dict(point.labels),
-                    "settings": dict(point.settings),
-                    **({"stage": point.stage} if point.stage else {}),
-                }
-                for point in grid.points
+                {"id": one.id, "labels": dict(one.labels), "settings": dict(one.settings), "stage": one.stage}
+                for one in grid.points
             ],
         }
         write_atomically(self.path / RECORD, dump_json(record))

@@ -127,11 +127,7 @@ class PointFolder:
         return "killed" if recorded or attempts else "waiting"
 
     def status(self, metrics: Sequence[str] = ()) -> PointStatus:
-        """The state of the point, with its numbers.
-
-        Args:
-            metrics: the first of them that the run has is its headline; that of its task if it has none of them.
-        """
+        """The state of the point, with its numbers; its headline is the first of `metrics` it has, or its task's."""
         state, record = self.state(), self.record() | (self.result() or {})
         error = record.get("error") if state in ("failed", "diverged") else None
         if state == "failed" and not error:

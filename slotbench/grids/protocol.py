@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import msgspec
+
 from slotbench.errors import UserError, lines, listing
 from slotbench.grids.expansion import Grid, Point
 from slotbench.grids.grid_file import GridFile, Protocol, as_label
@@ -127,12 +129,7 @@ def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | Non
     if protocol is None:
         return None
     return {
-        "choose": protocol.key,
-        "values": protocol.candidates,
-        "seed": protocol.choosing,
-        "by": protocol.metric,
-        "higher_is_better": protocol.higher_is_better,
-        "at": protocol.at,
+        **msgspec.to_builtins(protocol),
         "variants": [
             {
                 "label": choice.label,

@@ -82,7 +82,7 @@ def _parser(action: str) -> argparse.ArgumentParser:
         add_help=False,
     )
     add = parser.add_argument
-    add("--only", action="append", nargs="+", default=[], help="points of an id like '*core=RIM*', or KEY=VALUE")
+    add("--only", action="extend", nargs="+", default=[], help="points of an id like '*core=RIM*', or KEY=VALUE")
     add("--runs_dir", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default: runs)")
     add("--name", help="the grid's folder there (default: the file's name)")
     add("--axis", action="append", default=[], help="KEY+=VALUE adds to an axis; KEY=VALUE,... replaces its values")

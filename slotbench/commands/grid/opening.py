@@ -64,10 +64,8 @@ def open_grid(given: argparse.Namespace, arguments: Sequence[str], *, remember: 
     record = folder.record() if remember and not arguments and not given.axis else {}
     arguments, axes = record.get("extra", arguments), record.get("axes", given.axis)
     grid = expand(with_axes(content, axes), folder.path.name, _settings(arguments))
-    opened = OpenGrid(
-        grid, folder, tuple(given.passed_on), tuple(axes), bool(record.get("extra") or record.get("axes"))
-    )
-    return opened.restaged()
+    remembered = bool(record.get("extra") or record.get("axes"))
+    return OpenGrid(grid, folder, tuple(given.passed_on), tuple(axes), remembered).restaged()
 
 
 def _settings(arguments: Sequence[str]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def run(given: argparse.Namespace, settings: list[str]) -> int:
     engine = _engine(given, slurm, limit)
     opened = open_grid(given, settings, remember=False)
     # of a grid with a protocol these are more than there are as yet
-    chosen = choose(opened.grid.candidates, opened.grid, [word for words in given.only for word in words])
+    chosen = choose(opened.grid, given.only)
     with opened.folder.driven(), _sigterm_as_interrupt():
         return _Run(given, engine, limit).stages(opened, chosen)
 
@@ -86,12 +86,6 @@ def _startable(given: argparse.Namespace) -> tuple[State, ...]:
     return (*RESUMABLE, *(("failed",) if given.retry_failed else ()), *(("diverged",) if given.diverged else ()))
 
 
-def _there(opened: OpenGrid, chosen: Sequence[Point], stage: Stage | None = None) -> list[Point]:
-    """Those of the chosen points that the grid has by now."""
-    there = {point.id for point in opened.grid.points if stage in (None, point.stage)}
-    return [point for point in chosen if point.id in there]
-
-
 class _Run:
     """One run of a grid, in one stage or two."""
 
@@ -108,7 +102,7 @@ class _Run:
         stages: tuple[Stage, ...] = ("choose", "report")
         for number, stage in enumerate(stages, 1):
             opened = opened.restaged()
-            if points_of_stage := _there(opened, chosen, stage):
+            if points_of_stage := [point for point in chosen if point.stage == stage and point in opened.grid.points]:
                 print(f"stage {number} of 2: {stage_name(opened.grid, stage)}", flush=True)
                 code = self._stage(opened, points_of_stage, is_last=stage == "report")
             if code == _OUT_OF_TIME:
@@ -166,8 +160,7 @@ class _Run:
             print(f"{point.name} waits: it starts from {start.path}, which `slotbench grid run {before}` trains")
             states[point.id] = "waiting"
             return None
-        fit = opened.fit_arguments(point, "--threads", str(self._threads))
-        command = (*_FIT, *fit)
+        command = (*_FIT, *opened.fit_arguments(point, "--threads", str(self._threads)))
         try:
             if states[point.id] == "diverged":
                 folder.set_result_aside()

@@ -64,7 +64,7 @@ def test(given: argparse.Namespace, settings: list[str]) -> int:
 def check(given: argparse.Namespace, settings: list[str]) -> int:
     """Asks the parser about every point."""
     opened = open_grid(given, settings, remember=False)
-    chosen = choose(opened.grid.candidates, opened.grid, [word for words in given.only for word in words])
+    chosen = choose(opened.grid, given.only)
     found = problems(chosen, opened.options)
     if not found:
         print(f"{given.file}: {points(len(chosen))}, and the parser takes all of them")
@@ -92,9 +92,7 @@ def problems(chosen: Sequence[Point], options: Sequence[str]) -> list[tuple[Poin
 
 def _chosen(given: argparse.Namespace, opened: OpenGrid) -> list[Point]:
     """The points that `--only` asks for, of those that the grid has by now."""
-    wanted = choose(opened.grid.candidates, opened.grid, [word for words in given.only for word in words])
-    there = {point.id for point in opened.grid.points}
-    return [point for point in wanted if point.id in there]
+    return [point for point in choose(opened.grid, given.only) if point in opened.grid.points]
 
 
 def _is_done(opened: OpenGrid, chosen: Sequence[Point], found: Sequence[PointStatus]) -> bool:

@@ -33,11 +33,7 @@ class EngineError(UserError):
 
 @dataclass(frozen=True)
 class Job:
-    """One point to run: a command that trains it, or resumes its training, in its folder, which exists.
-
-    Run again after a kill the command resumes, and after the end it does nothing. It ends with exit code 0 only when
-    the folder holds `result.json`. `environment` is set on top of that of the driver.
-    """
+    """One point to run: a command that trains it, or resumes its training, in its folder, which exists."""
 
     id: str
     folder: Path
@@ -82,11 +78,7 @@ class TimeLimit:
 
 
 class Engine(ABC):
-    """Runs jobs; used by one driver from one thread. Whether a point is done it leaves to the ledger.
-
-    `threads` of a job where the engine decides them, `patience` in seconds between two polls, and `occupied`: points
-    that processes of an earlier driver run, for which the local engine leaves places.
-    """
+    """Runs jobs, with `patience` seconds between two polls; leaves places for points that run already, `occupied`."""
 
     name = ""
     threads: int | None = None
@@ -111,10 +103,9 @@ class Engine(ABC):
 
 
 class CommandProcess:
-    """A job's command as a child process, its output appended to the job's log.
+    """A job's command as a child process, without environment variables that begin with `hidden`.
 
-    May be used from a signal handler: nothing here waits for a lock that the interrupted code could hold. Environment
-    variables that begin with `hidden` are not passed on; `threads` are this machine's, where it knows better.
+    May be used from a signal handler: nothing here waits for a lock that the interrupted code could hold.
     """
 
     def __init__(

@@ -23,10 +23,7 @@ _HIDDEN = ("SLURM_", "SLOTBENCH_RUN_DIR")
 class LocalEngine(Engine):
     """Runs jobs on this machine, each in a session of its own: Ctrl-C on the terminal does not reach them.
 
-    Where several run at a time and there are CUDA devices, each sees one of these, and is told with how many others it
-    shares its memory; one at a time sees all.
-
-    `jobs` run at the same time, until the limit.
+    Where several run at a time and there are CUDA devices, each sees one of them, and is told how many share it.
     """
 
     name, patience = "local", 0.02
@@ -61,10 +58,7 @@ class LocalEngine(Engine):
         return {job_id: f"pid {process.pid}" for job_id, process in self._running.items()}
 
     def cancel(self) -> None:
-        """Empties the queue, sends SIGTERM to every job and waits; a job that takes long finishes saving without us.
-
-        Interrupted while it waits, or at the end of the limit, it kills them.
-        """
+        """Empties the queue, sends SIGTERM to every job and waits; kills them if interrupted, or at the limit."""
         self._queue.clear()
         for process in self._running.values():
             # not to the whole group: the workers that load the data are needed until the step is finished

@@ -19,10 +19,7 @@ _SAVE_SECONDS = 60.0
 class RayEngine(Engine):
     """Points as tasks of Ray, each with as many cores as it has threads, and with a GPU where there are any.
 
-    Ray is told to try nothing twice: the ledger decides what is run again. Every node must see the grid's folder under
-    the same path, and have slotbench installed. The cluster is that of RAY_ADDRESS, or one started on this machine.
-
-    `jobs` points run at once; None: as many as Ray has room for.
+    The cluster is that of RAY_ADDRESS, or one started on this machine; its nodes see the grid's folder under one path.
     """
 
     name = "ray"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import importlib.util
 import os
 import re
@@ -65,11 +64,8 @@ def slurm_options(settings: Sequence[tuple[str, str]]) -> dict[str, Any]:
 class SlurmEngine(Engine):
     """Points as array jobs of SLURM, requeued by themselves when they are preempted or run into the time limit.
 
-    A driver that is started again after a kill finds the jobs of the one before by the ids in the points' folders
-    (`slurm.json`), and watches those that are still in the queue. How a job has ended is read from the file that
-    submitit leaves; squeue is asked for the jobs that left none; sacct, which needs a database, is not used.
-
-    `jobs` points run at once; None leaves it to SLURM.
+    A driver finds the jobs of the one before by the ids in the points' folders (`slurm.json`). How a job has ended is
+    read from the file that submitit leaves; squeue is asked for jobs that left none.
     """
 
     name = "slurm"
@@ -172,14 +168,7 @@ class SlurmEngine(Engine):
     def _ask(self) -> bool:
         """Asks squeue for all jobs of this user that SLURM still knows; False if it does not answer now."""
         self._asked = time.monotonic()
-        command = [
-            "squeue",
-            f"--user={getpass.getuser()}",
-            "--states=all",
-            "--array",
-            "--noheader",
-            "--format=%i|%T|%N",
-        ]
+        command = ["squeue", "--me", "--states=all", "--array", "--noheader", "--format=%i|%T|%N"]
         try:
             answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
         except (subprocess.SubprocessError, OSError):
@@ -192,11 +181,7 @@ class SlurmEngine(Engine):
 class SlurmTask:
     """What submitit runs on a node: the command of one point, in as many processes as SLURM starts.
 
-    Told to make room (submitit's SIGUSR2: the time limit is near, or a job of higher priority wants the node) it lets
-    the command save, and the job is requeued; there the same command resumes from its checkpoint. Cancelled (SIGTERM)
-    it lets the command save, and ends.
-
-    It may take `save_seconds` to save.
+    Told to make room (SIGUSR2) or cancelled (SIGTERM) it lets the command save; after SIGUSR2 the job is requeued.
     """
 
     def __init__(self, job: Job, num_tasks: int, save_seconds: int) -> None:
@@ -225,23 +210,18 @@ class SlurmTask:
 
 def _for_submitit(options: Mapping[str, Any]) -> dict[str, Any]:
     """The same as parameters of submitit's SlurmExecutor."""
-    direct = ("partition", "time", "nodes", "gpus_per_node", "gres", "cpus_per_task", "account", "qos")
-    values = {key: options.get(key) for key in (*direct, "constraint", "exclude")}
+    others = ("tasks_per_node", "save_seconds", "requeues", "ask_seconds", "mem_gb", "sbatch")
+    values = {key: value for key, value in options.items() if key not in others}
     values |= {"ntasks_per_node": options["tasks_per_node"], "signal_delay_s": options["save_seconds"]}
-    values |= {
-        "setup": options["setup"] or None,
-        "mem": f"{round(options['mem_gb'] * 1024)}M" if "mem_gb" in options else None,
-    }
+    if "mem_gb" in options:
+        values["mem"] = f"{round(options['mem_gb'] * 1024)}M"
     # once one process of a point has ended, the others may finish what they write, but not wait forever for it; srun
     # takes the cores no longer from sbatch by itself
     cores = [f"--cpus-per-task={options['cpus_per_task']}"] if "cpus_per_task" in options else []
     values["srun_args"] = ["--kill-on-bad-exit=0", "--wait=300", *cores]
-    others = (text.removeprefix("--").replace(" ", "=", 1).partition("=") for text in options["sbatch"])
-    values["additional_parameters"] = {
-        "requeue": True,
-        **{name: value if equals else True for name, equals, value in others},
-    }
-    return {key: value for key, value in values.items() if value is not None}
+    more = (text.removeprefix("--").replace(" ", "=", 1).partition("=") for text in options["sbatch"])
+    own = {name: value if equals else True for name, equals, value in more}
+    return {**values, "additional_parameters": {"requeue": True, **own}}
 
 
 def _scripts(job: Job) -> Path:

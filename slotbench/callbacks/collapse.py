@@ -16,23 +16,12 @@ __all__ = ["Collapse", "largest_share", "prediction_spread", "slots_apart"]
 # name -> (limit, whether the alarm is above it, what to say and try)
 _ALARMS = {
     "slots_apart": (
-        0.001,
+        1e-3,
         False,
-        "all slots are alike: {:.2g} of their power tells them apart; try starting slots or queries further apart, a "
-        "lower learning rate with a longer warm-up, or --model.core.mixer_norm before (SlotRNN)",
+        "all slots are alike: {:.2g} of their power tells them apart; try a lower learning rate",
     ),
-    "largest_share": (
-        0.99,
-        True,
-        "one slot has everything: {:.4f} of each clip on average; try a lower learning rate with a longer warm-up, "
-        "fewer slots, or a smaller decoder",
-    ),
-    "prediction_spread": (
-        1e-5,
-        False,
-        "the prediction is the same whatever is seen: it varies by {:.2g} of its power; try other learning rates, "
-        "gradient clipping, a longer training, or more weight on what is rare (--model.class_weights)",
-    ),
+    "largest_share": (0.99, True, "one slot has everything: {:.4f} of each clip; try a longer warm-up or fewer slots"),
+    "prediction_spread": (1e-5, False, "the prediction is the same whatever is seen ({:.2g}); try gradient clipping"),
 }
 
 
@@ -44,11 +33,7 @@ def slots_apart(slots: Float[Tensor, "batch time slots dim"]) -> float:
 
 
 def largest_share(shares: Float[Tensor, "batch time slots *cells"]) -> float:
-    """The largest slot's share of a whole clip, mean over the clips, in [0, 1].
-
-    Args:
-        shares: of each slot in each pixel or token, summing to one over slots.
-    """
+    """The largest slot's share of a whole clip, mean over the clips, in [0, 1]; shares sum to one over slots."""
     return float(shares.float().flatten(3).mean(dim=(1, 3)).amax(dim=1).mean())
 
 
@@ -59,15 +44,10 @@ def prediction_spread(predicted: Float[Tensor, "batch time *axes"]) -> float:
 
 
 class Collapse(Callback):
-    """Warns once that a training has collapsed, with the number and with what to try.
+    """Warns once that a training has collapsed, with the number, after two such validations in a row.
 
-    Looks at the outputs of core and decoder in the first batches of each validation. The alarm needs two validations in
-    a row, after a fifth of the training. Of a core with one slot, or whose slots are the cells of a grid, the
-    prediction alone is looked at.
-
-    Args:
-        batches: of a validation that are looked at.
-        share: of the training before which there is no warning.
+    Looks at core and decoder in the first `batches` of each validation, after a `share` of the training. Of a core with
+    one slot, or whose slots are the cells of a grid, the prediction alone is looked at.
     """
 
     def __init__(self, batches: int = 2, share: float = 0.2) -> None:

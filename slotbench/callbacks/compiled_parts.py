@@ -20,9 +20,6 @@ class CompiledParts(Callback):
 
     "graphs" also records CUDA graphs (torch's mode "reduce-overhead"). Parts are compiled in place, so that names of
     weights stay, and draw the same random numbers as without.
-
-    Args:
-        mode: "off", "on" or "graphs".
     """
 
     def __init__(self, mode: CompileMode = "on") -> None:

@@ -14,21 +14,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from slotbench.io import open_atomically
-from slotbench.runs.folder import RESULT, RunFolder
+from slotbench.runs.folder import RunFolder
 from slotbench.runs.oracles import split_references
 
-__all__ = ["CurveWriter", "draw_curves", "draw_missing_curves"]
+__all__ = ["CurveWriter", "draw_curves"]
 
 
 def draw_curves(folder: RunFolder) -> list[Path]:
-    """Draws `media/loss.png` and `media/metrics.png`, the headlines with baselines dashed and oracles dotted.
-
-    Args:
-        folder: a run, finished or not.
-
-    Returns:
-        The pictures; one that would be empty is not drawn.
-    """
+    """Draws `media/loss.png` and `media/metrics.png`, the headlines with baselines dashed and oracles dotted."""
     history, drawn = folder.history(), []
     losses = {name: _series(history, f"{name}/loss") for name in ("train", "val")}
     if any(len(steps) for steps, _ in losses.values()):
@@ -54,18 +47,6 @@ def draw_curves(folder: RunFolder) -> list[Path]:
             axis.set_title(headline.get("label") or headline["metric"], loc="left", fontsize=10, parse_math=False)
         drawn.append(_save(figure, folder.media / "metrics.png"))
     return drawn
-
-
-def draw_missing_curves(folder: RunFolder) -> list[Path]:
-    """Draws the curves of a run that has ended, if its result is newer than they are; what goes wrong is a warning."""
-    try:
-        drawn, ended = folder.media / "loss.png", folder.path / RESULT
-        if drawn.is_file() and drawn.stat().st_mtime >= ended.stat().st_mtime:
-            return []
-        return draw_curves(folder)
-    except Exception as error:
-        print(f"warning: could not draw the curves of {folder.path}: {error}", file=sys.stderr)
-        return []
 
 
 def _series(history: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -96,38 +77,26 @@ def _save(figure: Figure, path: Path) -> Path:
 
 
 class CurveWriter(Callback):
-    """Draws the curves at the end, on interruption, and after a validation where that costs next to nothing.
+    """Draws the curves at the end, on interruption, and after a validation if a minute has passed since the last."""
 
-    Args:
-        folder: the run.
-        share: largest share of the running time that drawing between validations may take.
-    """
-
-    def __init__(self, folder: RunFolder, share: float = 0.02) -> None:
-        self._folder, self._share = folder, share
-        self._cost, self._drawn_at = 0.5, time.monotonic()  # seconds; a guess until measured
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder, self._drawn_at = folder, time.monotonic()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Draws if the last drawing is long enough ago."""
-        is_cheap = self._cost < min(1.0, self._share * (time.monotonic() - self._drawn_at))
-        if is_cheap and trainer.state.fn == "fit" and not trainer.sanity_checking:
+        if trainer.state.fn == "fit" and time.monotonic() - self._drawn_at > 60:
             self._draw(trainer)
 
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Draws."""
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
+        """Draws what there is."""
         self._draw(trainer)
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Draws what there is."""
-        if trainer.state.fn == "fit":
-            self._draw(trainer)
+    on_exception = on_fit_end
 
     def _draw(self, trainer: Trainer) -> None:
-        if trainer.is_global_zero:
-            start = time.monotonic()
+        if trainer.is_global_zero and trainer.state.fn == "fit":
             try:
                 draw_curves(self._folder)
             except Exception as error:  # a picture must neither end a run nor hide why it ended
                 print(f"warning: could not draw the curves of {self._folder.path}: {error}", file=sys.stderr)
             self._drawn_at = time.monotonic()
-            self._cost = self._drawn_at - start

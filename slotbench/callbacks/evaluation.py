@@ -20,16 +20,9 @@ from slotbench.runs.folder import RunFolder
 
 __all__ = ["EvaluationPlace", "EvaluationRecord"]
 
-_MOST_LISTED = 8
-
 
 class EvaluationPlace:
-    """`RUN/media/<subcommand>-<date>-<time>/` for pictures and arrays, and the record of the same name beside `media`.
-
-    Args:
-        folder: the run that is evaluated.
-        subcommand: "validate", "test" or "predict"; what the trainer is doing if absent.
-    """
+    """`RUN/media/<subcommand>-<date>-<time>/` for pictures and arrays, and the record beside `media`."""
 
     def __init__(self, folder: RunFolder, subcommand: str | None = None) -> None:
         self._folder, self._subcommand = folder, subcommand
@@ -43,13 +36,11 @@ class EvaluationPlace:
     @property
     def media(self) -> Path:
         """The folder of this evaluation."""
-        assert self._name is not None  # once the trainer has begun
-        return self._folder.media / self._name
+        return self._folder.media / str(self._name)
 
     @property
     def record(self) -> Path:
         """The file of this evaluation's scores."""
-        assert self._name is not None
         return self._folder.path / f"{self._name}.json"
 
     def enter(self, trainer: Trainer) -> None:
@@ -67,28 +58,20 @@ class EvaluationPlace:
             self._name = None
 
     def _make(self, subcommand: str) -> str:
-        stem, count = f"{subcommand}-{datetime.now():%Y%m%d-%H%M%S}", 1
-        while True:
-            name = stem if count == 1 else f"{stem}-{count}"
-            count += 1
+        stem = f"{subcommand}-{datetime.now():%Y%m%d-%H%M%S}"
+        for name in (stem, *(f"{stem}-{number}" for number in range(2, 1000))):
             with contextlib.suppress(FileExistsError):  # the process that makes the folder has the name
                 (self._folder.media / name).mkdir(parents=True)
                 if not (self._folder.path / f"{name}.json").exists():
                     return name
-                (self._folder.media / name).rmdir()
+        raise FileExistsError(self._folder.media / stem)
 
 
 class EvaluationRecord(Callback):
     """Writes all metrics, and what was evaluated, to RUN/<subcommand>-<date>-<time>.json, and prints the scores.
 
-    Scores that could not be computed are listed under "unavailable", each with what it needs.
-
-    Args:
-        folder: the run that is evaluated.
-        subcommand: "validate", "test" or "predict".
-        console: where to print; standard output by default.
-        place: where the evaluation writes; one of its own if absent.
-        half: whether the weights are rounded to 16 bits first, as an exported model may have them.
+    Scores that could not be computed are listed under "unavailable", each with what it needs. With `half`, weights are
+    rounded to 16 bits first, as an exported model may have them.
     """
 
     def __init__(
@@ -130,8 +113,8 @@ class EvaluationRecord(Callback):
             self._write(trainer, pl_module)
         self._place.leave()
 
-    def _write(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        headlines = headline_records(pl_module)
+    def _write(self, trainer: Trainer, module: LightningModule) -> None:
+        headlines = headline_records(module)
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
         needs = {one["metric"]: one["needs"] for one in headlines if one.get("needs") and one["metric"] not in metrics}
         record: dict[str, Any] = {
@@ -153,6 +136,5 @@ class EvaluationRecord(Callback):
             self._console.print(score_table(headlines, metrics))
         write_atomically(path, dump_json(record, indent=2))
         shown = [one for suffix in (".png", ".gif", ".npz") for one in sorted(media.glob(f"*{suffix}"))]
-        pictures = [f"{media}: {len(shown)} pictures, videos and arrays"] if len(shown) > _MOST_LISTED else shown
-        for written in (path, *pictures):
+        for written in (path, *(shown if len(shown) <= 8 else [f"{media}: {len(shown)} pictures, videos and arrays"])):
             self._console.print(str(written), highlight=False, soft_wrap=True, markup=False)

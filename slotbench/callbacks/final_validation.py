@@ -22,9 +22,6 @@ class FinalValidation(Callback):
 
     Lightning validates before it ends a training that is told to stop, so the last step tells it. A checkpoint of such
     a validation lacks one in Lightning's count of steps, by which rows are filed, if the training is made longer.
-
-    Args:
-        enabled: whether to.
     """
 
     def __init__(self, enabled: bool = True) -> None:

@@ -31,16 +31,10 @@ __all__ = ["MODES", "RunFolderLogger", "RunWandbLogger", "WandbOptions", "WandbT
 MODES = ("off", "offline", "online")
 _INTERRUPTED = 143  # exit code that W&B gets for a run stopped from outside; a run that fails has 1
 _STEP = "trainer/global_step"
-_OWN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
-_NAME_LENGTH = 128
 
 
 class RunFolderLogger(Logger):
-    """Writes every logging call as one line of `metrics.jsonl`: step, epoch, seconds since the start, and the values.
-
-    Args:
-        folder: the run to write into.
-    """
+    """Writes every logging call as a line of `metrics.jsonl`: step, epoch, seconds since the start, and the values."""
 
     def __init__(self, folder: RunFolder) -> None:
         super().__init__()
@@ -73,18 +67,14 @@ class RunFolderLogger(Logger):
 
     @rank_zero_only
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """Does nothing: the complete configuration is in `config.yaml`."""
+        """Does nothing: `config.yaml` has them."""
 
 
 @dataclass(frozen=True)
 class WandbOptions:
     """What a user says of a W&B run; what is absent stays as it was in a resumed run.
 
-    Attributes:
-        entity: user or team.
-        tags: beside experiment, core, data set, task and grid.
-        notes: description of the run.
-        artifacts: whether checkpoints and `config.yaml` are uploaded when a training has finished.
+    `artifacts` is whether checkpoints and `config.yaml` are uploaded when a training has finished.
     """
 
     entity: str | None = None
@@ -92,22 +82,12 @@ class WandbOptions:
     notes: str | None = None
     artifacts: bool = False
 
-    def as_record(self) -> dict[str, Any]:
-        """As entries of `run.json`."""
-        return {f"wandb_{name}": value for name, value in asdict(self).items()}
-
 
 class RunWandbLogger(ClosableWandbLogger):
     """Lightning's logger, given the configuration once, filed under the trainer's step, and closed with the run.
 
-    The step is W&B's own, so that a resumed run has no two rows of one step. Of a metric whose direction the task
-    declares the summary has the best value beside the last: `val/score.max`, `val/score.last`.
-
-    Args:
-        folder: the run, with the state in which it ended.
-        init: the arguments of `wandb.init`.
-        part: how many processes have trained the run with this one, from 1; 0 for one that does not train.
-        artifacts: whether a training that finishes uploads its checkpoints.
+    The step is W&B's own, so that a resumed run has no two rows of one step. `part` counts the processes that have
+    trained the run, from 1; it is 0 for one that tests it.
     """
 
     def __init__(self, folder: RunFolder, init: Mapping[str, Any], part: int = 1, artifacts: bool = False) -> None:
@@ -145,10 +125,7 @@ class RunWandbLogger(ClosableWandbLogger):
     def finalize(self, status: str) -> None:
         """Closes the W&B run, so that its end is on disk before the process exits."""
         if self.is_open and self._artifacts and status == "success":
-            try:
-                self._upload()
-            except (OSError, ValueError) as error:  # the training is done, and has its files
-                _say(f"W&B: the artifacts are not uploaded: {error}")
+            self._upload()
         failure = _INTERRUPTED if self._folder.info.get("state") == "interrupted" else 1
         self.close(0 if status == "success" else failure)
 
@@ -170,51 +147,37 @@ class RunWandbLogger(ClosableWandbLogger):
         """Logs the checkpoints as versions of the artifact "model-ID", with the configuration."""
         import wandb
 
-        for alias in ("best", "last"):
-            file = self._folder.checkpoints / f"{alias}.ckpt"
-            if file.is_file():
-                step = {"step": self._folder.info.get("step")}
-                model = wandb.Artifact(f"model-{self.experiment.id}", "model", metadata=step)
-                model.add_file(str(file), name="model.ckpt")
-                model.add_file(str(self._folder.path / "config.yaml"))
-                self.experiment.log_artifact(model, aliases=[alias, *(["latest"] if alias == "last" else [])])
+        metadata = {"step": self._folder.info.get("step")}
+        for file in (self._folder.checkpoints / "best.ckpt", self._folder.checkpoints / "last.ckpt"):
+            if not file.is_file():
+                continue
+            model = wandb.Artifact(f"model-{self.experiment.id}", "model", metadata=metadata)
+            model.add_file(str(file), name="model.ckpt")
+            model.add_file(str(self._folder.path / "config.yaml"))
+            self.experiment.log_artifact(model, aliases=[file.stem, *(["latest"] if file.stem == "last" else [])])
 
 
 class WandbTest(Callback):
-    """Adds the scores of a test to the summary of the run's W&B run, under `test/...`, once the test has ended.
-
-    A run that is still trained is left alone: its own process holds the W&B run.
-
-    Args:
-        folder: the run.
-        mode: "offline" or "online".
-        project: W&B project; None for that of the run.
-        options: entity, tags and notes.
-    """
+    """Adds the scores of a test to the summary of the run's W&B run, unless the run is still trained."""
 
     def __init__(self, folder: RunFolder, mode: str, project: str | None, options: WandbOptions | None = None) -> None:
         self._folder, self._mode, self._project, self._options = folder, mode, project, options
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Writes the scores; it is not called if the test has failed."""
-        found = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
-        scores = {name if name.startswith("test/") else f"test/{name}": value for name, value in found.items()}
+        scores = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
+        scores = {f"test/{name.removeprefix('test/')}": value for name, value in scores.items()}
         if not trainer.is_global_zero or not scores:
             return
         state = self._folder.state
-        if state in ("starting", "running"):
+        if state in ("starting", "running"):  # its own process holds the W&B run
             _say("W&B: the run is still being trained; the scores of this test are in its record alone")
             return
         config = read_yaml(self._folder.path / "config.yaml")
         mirror = wandb_logger(self._folder, self._mode, self._project, config, self._options, trains=False)
         if mirror is not None:
-            import wandb
-
-            try:
-                mirror.experiment.summary.update(scores)
-                mirror.close({"finished": 0, "interrupted": _INTERRUPTED}.get(state, 1))
-            except (wandb.Error, OSError) as error:
-                _say(f"W&B: {error}; the scores of this test are in its record alone")
+            mirror.experiment.summary.update(scores)
+            mirror.close({"finished": 0, "interrupted": _INTERRUPTED}.get(state, 1))
 
 
 def wandb_logger(
@@ -227,14 +190,9 @@ def wandb_logger(
 ) -> RunWandbLogger | None:
     """A logger whose W&B run has a name, group and tags of its own, and an id stored in the folder.
 
-    A resumed run stays the same W&B run. An agent of a W&B sweep has chosen id and project itself. Where there is no
-    login, the run is recorded offline, with a note; where W&B is switched off there is no logger, with a note.
-
-    Args:
-        folder: the run; its record gets "wandb_id", "wandb_mode", "wandb_project", and the options.
-        mode: "offline" (no account, no network) or "online"; WANDB_MODE=offline and `wandb offline` overrule it.
-        project: None for that of a resumed run, or WANDB_PROJECT, or "slotbench".
-        trains: whether this process trains the run; one that tests it leaves the run's record as it is.
+    A resumed run stays the same W&B run; an agent of a W&B sweep has chosen id and project itself. WANDB_MODE and
+    `wandb offline` overrule `mode`. Without a login the run is recorded offline, and where W&B is switched off there
+    is no logger, each with a note. A process that only tests a run (`trains=False`) leaves its record as it is.
     """
     mode = _mode_that_works(mode)
     if mode == "off":
@@ -253,7 +211,13 @@ def wandb_logger(
     )
     part = info.get("wandb_part", 0) + 1 if trains else 0
     if trains:
-        folder.update(wandb_id=wandb_id, wandb_mode=mode, wandb_project=project, wandb_part=part, **kept.as_record())
+        folder.update(
+            wandb_id=wandb_id,
+            wandb_mode=mode,
+            wandb_project=project,
+            wandb_part=part,
+            **{f"wandb_{name}": value for name, value in asdict(kept).items()},
+        )
     group = info.get("group") or (folder.path.resolve().parent.name if point else None)
     init = {
         "entity": None if in_sweep else kept.entity,
@@ -292,24 +256,23 @@ def _say(sentence: str) -> None:
 
 def _new_id(run_id: str) -> str:
     """The run's own id where that is globally unique; a folder that the user named is not."""
-    return run_id if _OWN_ID.fullmatch(run_id) else f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    own = re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", run_id)
+    return run_id if own else f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def _name(info: RunInfo, point: str | None) -> str:
     """A grid point's settings without their hash, else the experiment and the run's id."""
-    if point is not None:
-        return re.sub(r"-[0-9a-f]{8}$", "", point)[:_NAME_LENGTH]
     name, run_id = str(info["name"]), str(info["id"])
-    return (name if run_id == name else f"{name}-{run_id}")[:_NAME_LENGTH]
+    settings = re.sub(r"-[0-9a-f]{8}$", "", point or "")
+    return (settings or (name if run_id == name else f"{name}-{run_id}"))[:128]  # W&B takes no more
 
 
 def _tags(name: str | None, group: str | None, config: Mapping[str, Any], more: tuple[str, ...]) -> list[str]:
     """Experiment, core, data set, task and grid, and those of the user and of WANDB_TAGS, each once."""
     model, data = config.get("model"), config.get("data")
     core = (model.get("init_args") or {}).get("core") if isinstance(model, Mapping) else None
-    words = [name, *map(_class_name, (core, data, model)), group, *more]
-    words += [tag.strip() for tag in os.environ.get("WANDB_TAGS", "").split(",")]
-    return list(dict.fromkeys(word[:TAG_LENGTH] for word in words if word))
+    words = [name, *map(_class_name, (core, data, model)), group, *more, *os.environ.get("WANDB_TAGS", "").split(",")]
+    return list(dict.fromkeys(word.strip()[:TAG_LENGTH] for word in words if word and word.strip()))
 
 
 def _class_name(component: Any) -> str:

@@ -35,11 +35,7 @@ def made_by(module: LightningModule, kind: Literal["pictures", "videos"], clips:
 
 
 def check_media(kind: str, name: str, given: Any, axes: str) -> None:
-    """Checks the pictures and videos of a task.
-
-    Raises:
-        TypeError: it is no uint8 array of these axes.
-    """
+    """Raises TypeError for what is no uint8 array of these axes."""
     good = isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim == len(axes.split())
     if not good or given.shape[-1] != 3 or 0 in given.shape:
         what = f"{given.dtype} {tuple(given.shape)}" if hasattr(given, "shape") else type(given).__name__
@@ -69,10 +65,7 @@ def write_image(path: Path, image: np.ndarray) -> Path:
 def write_video(path: Path, frames: Iterable[np.ndarray], count: int) -> Path:
     """Writes `path.gif` of at most 300 frames, and `path.mp4` of all where PyAV is installed; returns the GIF.
 
-    Args:
-        path: without the ending.
-        frames: each "height width 3" in bytes; taken one by one, so that a long video needs no memory.
-        count: how many there are.
+    Of `count` frames each is "height width 3" in bytes; they are taken one by one: a long video needs no memory.
     """
     kept: list[np.ndarray] = []
     every = -(-count // _GIF_FRAMES)
@@ -117,13 +110,7 @@ def _can_encode_mp4() -> bool:
 
 
 def write_mp4(path: Path, frames: Iterable[np.ndarray], frames_per_second: int = 10) -> None:
-    """An MP4 in H.264 that every browser plays, its shorter side enlarged to at least 256 pixels.
-
-    Args:
-        path: where to.
-        frames: each "height width 3" in bytes, all of one size.
-        frames_per_second: how fast it plays.
-    """
+    """An MP4 in H.264 that every browser plays, its shorter side enlarged to at least 256 pixels."""
     import av
 
     with open_atomically(path) as file, av.open(file, "w", format="mp4") as container:

@@ -27,11 +27,6 @@ class MediaLogger(Callback):
     the sanity check on; of the numbered ones remain the first, the first of every doubling of the step, and the newest.
     In `validate` and `test` they go to a folder of the evaluation. W&B gets the pictures and the GIFs. A picture that
     fails during a training is reported once, and the training goes on.
-
-    Args:
-        folder: the run.
-        num_clips: clips per picture, and clips that a task may make videos of.
-        place: where an evaluation writes; one of its own if absent.
     """
 
     def __init__(self, folder: RunFolder, num_clips: int = 4, place: EvaluationPlace | None = None) -> None:
@@ -49,17 +44,10 @@ class MediaLogger(Callback):
         if self._own_place:
             self._place.leave()
 
-    def on_validation_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
+    def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Pictures and videos of the first batch."""
-        if batch_idx == dataloader_idx == 0 and trainer.is_global_zero:
+        _, batch, batch_idx, *loader = args
+        if batch_idx == 0 and not any(loader) and trainer.is_global_zero:
             self._show(trainer, pl_module, batch.map(lambda value: value[: self._num_clips]))
 
     on_test_batch_end = on_validation_batch_end
@@ -76,10 +64,8 @@ class MediaLogger(Callback):
         try:
             pictures = task.plots() if clips is None else made_by(task, "pictures", clips)  # type: ignore[operator]
             for name, made in pictures.items():
-                check_media("picture", name, made, "height width 3")
                 self._write(trainer, name, made, "picture")
             for name, made in {} if clips is None else made_by(task, "videos", clips).items():
-                check_media("video", name, made, "time height width 3")
                 self._write(trainer, name, made, "video")
         except Exception as error:
             if trainer.state.fn != "fit" or (trainer.sanity_checking and not isinstance(error, OSError)):
@@ -89,6 +75,7 @@ class MediaLogger(Callback):
             self._said = True
 
     def _write(self, trainer: Trainer, name: str, made: np.ndarray, kind: str) -> None:
+        check_media(kind, name, made, "height width 3" if kind == "picture" else "time height width 3")
         fitting, plain = trainer.state.fn == "fit", file_name(name)
         folder = self._folder.media if fitting else self._place.media
         path = folder / (f"{plain}_step{trainer.global_step:07d}" if fitting else plain)

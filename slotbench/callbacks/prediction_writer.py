@@ -13,8 +13,7 @@
     shown           int64           views                        of several cameras, those that the encoder was shown
 
 Of several cameras, arrays but `slots` have an axis of views after that of time, in the order of the data's cameras.
-`view` and `video` are there where the data set provides them, as `VideoFolder` does; `slotbench score` finds the truth
-by them. `numpy.load(path)` reads the npz file; nothing in it is pickled.
+`view` and `video` are there where the data set provides them, as `VideoFolder` does.
 """
 
 from __future__ import annotations
@@ -61,17 +60,7 @@ class _Origin:
 
 
 def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str], task: str) -> dict[str, np.ndarray]:
-    """The arrays of one clip, out of the result of a task's `predict_step`.
-
-    Args:
-        found: "slots", soft "masks" with a share for each slot, "labels" (the slot of each pixel), "frames" in [0, 1].
-        clip: which clip of the batch.
-        names: keys of `AXES`.
-        task: the task's name, for messages.
-
-    Raises:
-        UserError: the task does not give what is asked for.
-    """
+    """The arrays of one clip, out of the result of a task's `predict_step`; names are keys of `AXES`."""
     there: dict[str, Tensor] = {}
     if "slots" in found:
         there["slots"] = found["slots"][clip].float()
@@ -108,7 +97,7 @@ def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray], origin: _Origin,
     everything: dict[str, Any] = {**arrays, **{name: np.array(text) for name, text in texts.items()}}
     everything["frame"] = np.asarray(origin.frames, np.int64)
     if origin.shown is not None:
-        everything["shown"] = np.asarray(origin.shown, np.int64)
+        everything["shown"] = origin.shown.astype(np.int64)
     if origin.view is not None:
         everything["view"] = np.array([*origin.view.frame, *origin.view.box], np.int64)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,14 +108,9 @@ def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray], origin: _Origin,
 class PredictionWriter(Callback):
     """One picture and one video of each video of the data set, in a folder of this prediction's own.
 
-    Where the task reads whole videos piece by piece (`SlotTask.piece_frames`), they are
-    `video<number>_<name>.png` and `.gif`, whatever the video's length. Elsewhere the task's `pictures` and `videos` are
-    asked for each clip alone: `clip<index>_<name>.png`. With `save`, an npz file of the same name holds the arrays.
-
-    Args:
-        place: where to write.
-        save: what to save, keys of `AXES`.
-        num_pictured: videos that there are pictures of; each process makes those that it has.
+    Where the task reads whole videos piece by piece (`SlotTask.piece_frames`), they are `video<number>_<name>.png` and
+    `.gif`, elsewhere `clip<index>_<name>.png`. With `save`, keys of `AXES`, an npz file of the same name holds the
+    arrays. Only the first `num_pictured` videos have pictures.
     """
 
     def __init__(self, place: EvaluationPlace, save: Sequence[str] = (), num_pictured: int = 64) -> None:
@@ -140,21 +124,10 @@ class PredictionWriter(Callback):
         """Finds the place."""
         self._place.enter(trainer)
 
-    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts to count."""
-        self._seen = 0
-
-    def on_predict_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
+    def on_predict_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """A piece of a video is kept until the video is complete; a clip is shown at once."""
-        dataset = _dataset(trainer, dataloader_idx)
+        outputs, batch, batch_idx, *_ = args
+        dataset = _dataset(trainer)
         if isinstance(dataset, WholeVideos):
             self._piece(trainer, pl_module, outputs, batch, dataset, dataset.pieces[batch_idx])
             return
@@ -164,8 +137,10 @@ class PredictionWriter(Callback):
             title = clip_title(dataset, index)
             if index < self._num_pictured:
                 clip = batch.map(lambda value, i=i: value[i : i + 1])
-                self._write_pictures(_titled(made_by(pl_module, "pictures", clip), title))
-                self._write_videos(_titled(made_by(pl_module, "videos", clip), title))
+                self._write_pictures(made_by(pl_module, "pictures", clip), title)
+                for name, video in _titled(made_by(pl_module, "videos", clip), title).items():
+                    check_media("video", name, video, "time height width 3")
+                    write_video(self._place.media / file_name(name), video, len(video))
             if self._save:
                 arrays = _arrays_of_clip(outputs, i, self._save, type(pl_module).__name__)
                 origin = _origin_of_clip(outputs, batch, i, arrays, dataset)
@@ -179,13 +154,11 @@ class PredictionWriter(Callback):
         if trainer.is_global_zero and left > 0:
             print(f"Pictures of the first {self._num_pictured} videos; {left} more have none.")
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, *args: Any, **kwargs: Any) -> None:
         """Removes what was kept of a video that was not finished."""
         self._forget()
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Removes it after a stop, too."""
-        self._forget()
+    teardown = on_exception  # after a stop, too
 
     def _piece(
         self, trainer: Trainer, task: Any, outputs: Mapping[str, Any], batch: Any, videos: WholeVideos, piece: Piece
@@ -207,7 +180,7 @@ class PredictionWriter(Callback):
         title = videos.title(piece)
         if pictured and recording is not None:
             with torch.no_grad():
-                self._write_pictures(_titled(recording.pictures(), title))
+                self._write_pictures(recording.pictures(), title)
             for name, frames in _titled(recording.videos(), title).items():
                 write_video(self._place.media / file_name(name), frames, piece.length)
         if self._save and recording is not None:
@@ -222,25 +195,18 @@ class PredictionWriter(Callback):
             self._recording.close()
             self._recording = None
 
-    def _write_pictures(self, pictures: Mapping[str, np.ndarray]) -> None:
-        for name, picture in pictures.items():
+    def _write_pictures(self, pictures: Mapping[str, np.ndarray], title: str) -> None:
+        for name, picture in _titled(pictures, title).items():
             check_media("picture", name, picture, "height width 3")
             write_image(self._place.media / file_name(name), picture)
-
-    def _write_videos(self, videos: Mapping[str, np.ndarray]) -> None:
-        for name, video in videos.items():
-            check_media("video", name, video, "time height width 3")
-            write_video(self._place.media / file_name(name), video, len(video))
 
     def _about(self, trainer: Trainer) -> dict[str, Any]:
         return {"run": str(self._place.run), "checkpoint": str(trainer.ckpt_path)}
 
 
-def _dataset(trainer: Trainer, loader: int) -> Any:
+def _dataset(trainer: Trainer) -> Any:
     loaders: Any = trainer.predict_dataloaders
-    if isinstance(loaders, list | tuple):
-        loaders = loaders[loader]
-    return getattr(loaders, "dataset", None)
+    return getattr(loaders[0] if isinstance(loaders, list | tuple) else loaders, "dataset", None)
 
 
 def _titled(made: Mapping[str, Any], title: str) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from lightning.pytorch.callbacks import ProgressBar
 from tqdm import tqdm
 
 from slotbench.callbacks.reporting import StepClock, headline_records, short_names
-from slotbench.errors import one_line
 from slotbench.interfaces import Reporter
 
 __all__ = ["ThroughputBar"]
@@ -27,25 +26,14 @@ class ThroughputBar(ProgressBar):
 
     def __init__(self, interval: float = 10.0) -> None:
         super().__init__()
-        self._interval = interval
-        self._enabled = True
+        self._interval, self.is_enabled = interval, True
         self._bar: tqdm[Any] | None = None
-        self._clock = StepClock()
+        self._clock, self._shown_at, self._words = StepClock(), 0.0, ""
         self._metrics: dict[str, float] = {}
-        self._shown_at, self._words = 0.0, ""
-
-    @property
-    def is_enabled(self) -> bool:
-        """Whether progress is shown; Lightning asks before a task prints."""
-        return self._enabled
-
-    def enable(self) -> None:
-        """Shows progress again."""
-        self._enabled = True
 
     def disable(self) -> None:
-        """Shows nothing."""
-        self._enabled = False
+        """Shows nothing; Lightning's wish for all processes but the first."""
+        self.is_enabled = False
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Prints above the bar."""
@@ -55,10 +43,9 @@ class ThroughputBar(ProgressBar):
         """Opens the bar."""
         self._open("training", float(trainer.estimated_stepping_batches), trainer.global_step)
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Counts the step, and shows it at intervals."""
+        outputs, batch, _ = args
         self._clock.tick(_frames(batch, pl_module) * trainer.world_size)
         if self._is_due():
             # to read the loss is to wait for the device, so only where it is shown
@@ -66,47 +53,35 @@ class ThroughputBar(ProgressBar):
             self._show(trainer.global_step, {} if loss is None else {"loss": float(loss)})
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stops the clock, or opens a bar for `slotbench validate`."""
+        """Stops the clock, or opens a bar for an evaluation."""
         self._clock.pause()
-        if trainer.state.fn == "validate":
-            self.on_test_start(trainer, pl_module)
+        if trainer.state.fn != "fit":
+            stage = str(trainer.state.fn.value) if trainer.state.fn else ""
+            batches = {"test": trainer.num_test_batches, "predict": trainer.num_predict_batches}
+            self._open(stage, float(sum(batches.get(stage, trainer.num_val_batches))), 0)
 
     def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        """Counts the batch of `slotbench validate`."""
-        if trainer.state.fn == "validate":
-            self.on_test_batch_end(trainer, pl_module, *args)
+        """Counts the batch of an evaluation."""
+        _, batch, number, *_ = args
+        if trainer.state.fn != "fit":
+            self._clock.tick(_frames(batch, pl_module) * trainer.world_size)
+            if self._is_due():
+                self._show(number + 1, {})
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keeps the new metrics for the bar."""
-        if trainer.state.fn == "validate":
+        """Keeps the new metrics for the bar, or closes that of an evaluation."""
+        if trainer.state.fn != "fit":
             self._close()
-        if trainer.sanity_checking:
-            return
-        logged = trainer.callback_metrics
-        known = [headline for headline in headline_records(pl_module) if headline["metric"] in logged]
-        values = [float(logged[headline["metric"]]) for headline in known]
-        self._metrics = dict(zip(short_names(known), values, strict=True))
-        self._clock.resume()
+        elif not trainer.sanity_checking:
+            logged = trainer.callback_metrics
+            known = [headline for headline in headline_records(pl_module) if headline["metric"] in logged]
+            values = [float(logged[headline["metric"]]) for headline in known]
+            self._metrics = dict(zip(short_names(known), values, strict=True))
+            self._clock.resume()
 
-    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Opens a bar for an evaluation."""
-        numbers = {"test": trainer.num_test_batches, "predict": trainer.num_predict_batches}
-        name = trainer.state.fn.value if trainer.state.fn is not None else ""
-        self._open(name, float(sum(numbers.get(name, trainer.num_val_batches))), 0)
-
-    def on_test_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        """Counts the batch."""
-        _, batch, number, *_ = args
-        self._clock.tick(_frames(batch, pl_module) * trainer.world_size)
-        if self._is_due():
-            self._show(number + 1, {})
-
-    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Closes the bar."""
-        self._close()
-
-    on_predict_start, on_predict_end = on_test_start, on_test_end
-    on_predict_batch_end = on_test_batch_end  # type: ignore[assignment]
+    on_test_start = on_predict_start = on_validation_start
+    on_test_batch_end = on_predict_batch_end = on_validation_batch_end  # type: ignore[assignment]
+    on_test_end = on_predict_end = on_validation_end
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Shows the last state and closes the bar."""
@@ -124,8 +99,7 @@ class ThroughputBar(ProgressBar):
     def _open(self, what: str, total: float, done: int) -> None:
         self._close()
         self._clock, self._shown_at = StepClock(), time.monotonic()
-        hidden = not self._enabled or not sys.stderr.isatty()
-        ends = math.isfinite(total) and total >= 0
+        hidden, ends = not self.is_enabled or not sys.stderr.isatty(), math.isfinite(total) and total >= 0
         self._bar = tqdm(desc=what, total=total if ends else None, initial=done, disable=hidden, dynamic_ncols=True)
         self._total = f"/{total:.0f}" if ends else ""
 
@@ -134,13 +108,10 @@ class ThroughputBar(ProgressBar):
         words = [f"{self._clock.rate:,.0f} frames/s"] if self._clock.rate else []
         words += [f"{name} {value:.3g}" for name, value in (values | self._metrics).items()]
         if self._bar is not None and not self._bar.disable:
-            self._bar.set_postfix_str(one_line("  ".join(words)), refresh=False)
             self._bar.n = done
-            self._bar.refresh()
-        elif self._enabled:
-            line = one_line("  ".join([f"{done}{self._total}", *words]))
-            if line != self._words:
-                print(line, flush=True)
+            self._bar.set_postfix_str("  ".join(words))
+        elif self.is_enabled and (line := "  ".join([f"{done}{self._total}", *words])) != self._words:
+            print(line, flush=True)
             self._words = line
 
     def _close(self) -> None:

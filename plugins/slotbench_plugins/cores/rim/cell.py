@@ -249,7 +249,11 @@ class Communication(nn.Module):
         if not self.gated:
             return self.output(values), heard
         gate, change = self.output(values).chunk(2, dim=-1)
-        return torch.sigmoid(gate) * torch.tanh(self.dropout(change)), heard
+        if active is None:  # where all are active, the records' runs have drawn module by module
+            change = self.dropout(change.transpose(0, 1).contiguous()).transpose(0, 1)
+        else:
+            change = self.dropout(change)
+        return torch.sigmoid(gate) * torch.tanh(change), heard
 
     def _heads(self, x: Float[Tensor, "batch modules width"]) -> Float[Tensor, "batch heads modules head_width"]:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

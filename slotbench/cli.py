@@ -1,7 +1,7 @@
 """The commands of `slotbench`, and which module runs each. Imports neither torch nor lightning.
 
 A command is `main(name, arguments)` of a module of `slotbench.commands`, which is imported when the command is given;
-it returns the exit code. `--help` prints the module's `USAGE`, if it has one.
+it returns the exit code.
 """
 
 from __future__ import annotations
@@ -39,14 +39,11 @@ COMMANDS = {
     "compare": ("compare", "print one table of runs, over seeds and variants"),
     "doctor": ("doctor", "check this installation, and say what to type where something is wrong"),
 }
-
 _EXAMPLES = """\
   slotbench demo                                               trained models on new clips: pictures and a GIF
   slotbench fit --config experiments/blinking_balls.yaml       train; needs no download and no GPU
   slotbench fit --config FILE --model.core NAME                the same with another temporal core
-  slotbench plugins cores                                      which cores there are
   slotbench test runs/NAME/ID                                  evaluate a finished run
-  slotbench grid run FILE --jobs 2                             train every point of a grid
   slotbench compare runs/NAME                                  one table of runs, over seeds"""
 
 
@@ -100,9 +97,6 @@ def _command(name: str, arguments: list[str]) -> int:
             meant = f"; did you mean slotbench fit {name}?"
         raise UserError(f"no command named {name}{meant}\n  commands: {', '.join(COMMANDS)}")
     module = importlib.import_module(f"slotbench.commands.{COMMANDS[name][0]}")
-    if hasattr(module, "USAGE") and {"--help", "-h"} & {*arguments}:
-        print(module.USAGE)
-        return 0
     code: int = module.main(name, arguments)
     return code
 

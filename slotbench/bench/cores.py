@@ -213,3 +213,32 @@ def tables(results: Results) -> dict[str, list[list[str]]]:
             rows.append([core, *cells, *(number(point[key]) for key in ("early_state_mb", "late_state_mb"))])
     made["Streaming, one step at a time with carried state"] = rows
     return made
+
+
+def page(results: Results) -> str:
+    """The tables in Markdown, with the picture."""
+    settings, machine = results.settings, results.environment["device"]
+    parts = [
+        "# Cores: cost against sequence length",
+        f"{machine}, {settings.device}, threads: {settings.threads}; batch {settings.batch}, {settings.tokens} tokens "
+        f"per step, {settings.slots} slots, width {settings.dim}; median of {settings.repeats} (min–max).",
+        "![against the length](cores.png)",
+    ]
+    for title, rows in tables(results).items():
+        head, *body = [f"| {' | '.join(row)} |" for row in rows]
+        parts += [f"## {title}", "\n".join([head, "|---" + "|---:" * (len(rows[0]) - 1) + "|", *body])]
+    return "\n\n".join(parts) + "\n"
+
+
+def show(tables: dict[str, list[list[str]]]) -> None:
+    """Prints tables; the first row of each is its headings."""
+    from rich.console import Console
+    from rich.table import Table
+
+    for title, (headings, *rows) in tables.items():
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        for index, heading in enumerate(headings):
+            table.add_column(heading, justify="right" if index else "left", no_wrap=not index)
+        for row in rows:
+            table.add_row(*row)
+        Console().print("", table)

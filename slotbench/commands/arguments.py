@@ -3,40 +3,55 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from slotbench import registry
 from slotbench.config.options import RunOptions, split_options
-from slotbench.errors import UserError
+from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.io import dump_json, write_atomically
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Parser", "Report", "open_device", "progress_bars", "split_and_load"]
+__all__ = ["Parser", "Report", "expect", "open_device", "positive", "progress_bars", "split_and_load", "write_record"]
 
 Report = Callable[[str, int, int], None]
 """Takes a name, how much of it is done, and the total, 0 if it is not known."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses arguments in a sentence that names the command's help.
+    """Refuses arguments in a sentence that names the command's help; `prog` is the command: "slotbench probe"."""
 
-    Args:
-        prog: the command, such as "slotbench probe".
-        description: for `--help`.
-        epilog: the end of the help.
-    """
-
-    def __init__(self, prog: str, description: str | None = None, epilog: str | None = None) -> None:
-        super().__init__(
-            prog, description=description, epilog=epilog, add_help=description is not None, allow_abbrev=False
-        )
+    def __init__(self, prog: str, description: str | None = None, **more: Any) -> None:
+        super().__init__(prog, description=description, allow_abbrev=False, **more)
 
     def error(self, message: str) -> NoReturn:
         """Raises the sentence."""
         raise UserError(f"{message}; {self.prog} --help lists the arguments")
+
+
+def positive(text: str) -> int:
+    """The type of an option that is 1 or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is too small; expected 1 or more")
+    return int(text)
+
+
+def expect(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises the sentence about the first name that is not known."""
+    for name in names:
+        if name not in known:
+            raise UserError(lines(f"no {kind} named {name}{did_you_mean(name, known)}", available=listing(known)))
+
+
+def write_record(path: Path, record: object) -> None:
+    """Writes a result as JSON, and says where."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, dump_json(record, indent=2))
+    print(f"wrote {path}")
 
 
 def split_and_load(arguments: list[str]) -> tuple[RunOptions, list[str]]:
@@ -48,15 +63,7 @@ def split_and_load(arguments: list[str]) -> tuple[RunOptions, list[str]]:
 
 
 def open_device(name: str | None, threads: int | None) -> torch.device:
-    """Sets torch's threads and returns the device to compute on.
-
-    Args:
-        name: "cpu" or "cuda"; CUDA where there is one if absent.
-        threads: None leaves torch's choice.
-
-    Raises:
-        UserError: there is no CUDA device.
-    """
+    """Sets torch's threads, if a number is given, and returns the device to compute on (default: CUDA if there is)."""
     import torch
 
     if threads is not None:
@@ -68,11 +75,7 @@ def open_device(name: str | None, threads: int | None) -> torch.device:
 
 @contextmanager
 def progress_bars(transient: bool = True) -> Iterator[Report]:
-    """A bar on stderr for everything that is reported.
-
-    Args:
-        transient: whether the bars vanish at the end.
-    """
+    """A bar on stderr for everything that is reported; transient ones vanish at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 

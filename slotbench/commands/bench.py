@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from slotbench import registry
-from slotbench.errors import UserError, did_you_mean, lines, listing
-
-if TYPE_CHECKING:
-    from slotbench.bench.cores import Results
+from slotbench.commands.arguments import Parser, expect, positive
 
 __all__ = ["main"]
 
@@ -22,7 +18,7 @@ is a result, and longer clips are then left out."""
 
 def main(command: str, arguments: list[str]) -> int:
     """Runs the bench that is named first."""
-    parser = argparse.ArgumentParser("slotbench bench", description="Measures speed and memory on this machine.")
+    parser = Parser("slotbench bench", "Measures speed and memory on this machine.")
     benches = parser.add_subparsers(dest="bench", required=True, metavar="cores|ops")
     cores = benches.add_parser("cores", help="cores against the length of clips", description=_CORES)
     _add_core_options(cores)
@@ -36,10 +32,10 @@ def main(command: str, arguments: list[str]) -> int:
 
 def _add_core_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="CORE", help="default: every core")
-    parser.add_argument("--lengths", type=_positive, nargs="+", help="default: 80 160 320 640 1280 2560")
+    parser.add_argument("--lengths", type=positive, nargs="+", help="default: 80 160 320 640 1280 2560")
     sizes = (("batch", 6, "clips"), ("slots", 6, "slots"), ("dim", 64, "width"), ("tokens", 16, "tokens of a step"))
     for name, default, what in (*sizes, ("threads", 1, "threads"), ("repeats", 3, "times that a point is measured")):
-        parser.add_argument(f"--{name}", type=_positive, default=default, help=f"{what} (default: {default})")
+        parser.add_argument(f"--{name}", type=positive, default=default, help=f"{what} (default: {default})")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for a stage at a length (default: 120)")
     parser.add_argument("--memory", type=float, default=6.0, help="GiB that it may take (default: 6)")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
@@ -49,18 +45,11 @@ def _add_core_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="2 clips, 20 to 80 steps: to see that it runs")
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is too small; expected 1 or more")
-    return value
-
-
 def _bench_cores(given: argparse.Namespace) -> int:
     for file in given.plugin:
         registry.load_file(file)
-    _known("core", given.names, known := registry.names("cores"))
-    from slotbench.bench.cores import Results, Settings, number, sweep, tables
+    expect("core", given.names, known := registry.names("cores"))
+    from slotbench.bench.cores import Results, Settings, number, page, show, sweep, tables
     from slotbench.bench.plot import draw
     from slotbench.io import write_atomically
 
@@ -88,57 +77,22 @@ def _bench_cores(given: argparse.Namespace) -> int:
 
     sweep(results, report)
     draw(results, out / "cores.png")
-    write_atomically(out / "cores.md", _page(results))
-    _show(tables(results))
+    write_atomically(out / "cores.md", page(results))
+    show(tables(results))
     print(f"wrote {out}/cores.json, {out}/cores.md, {out}/cores.png")
     return 0
-
-
-def _page(results: Results) -> str:
-    from slotbench.bench.cores import tables
-
-    settings, machine = results.settings, results.environment["device"]
-    parts = [
-        "# Cores: cost against sequence length",
-        f"{machine}, {settings.device}, threads: {settings.threads}; batch {settings.batch}, {settings.tokens} tokens "
-        f"per step, {settings.slots} slots, width {settings.dim}; median of {settings.repeats} (min–max).",
-        "![against the length](cores.png)",
-    ]
-    for title, rows in tables(results).items():
-        head, *body = [f"| {' | '.join(row)} |" for row in rows]
-        parts += [f"## {title}", "\n".join([head, "|---" + "|---:" * (len(rows[0]) - 1) + "|", *body])]
-    return "\n\n".join(parts) + "\n"
 
 
 def _bench_ops(given: argparse.Namespace) -> int:
     from slotbench.ops.dispatch import KERNELS
 
-    _known("op", given.names, list(KERNELS))
-    from slotbench.bench.cores import number
+    expect("op", given.names, KERNELS)
+    from slotbench.bench.cores import number, show
     from slotbench.bench.ops import measure
 
     rows = [["op", "size", "kernel", "ms", "error against float64"]]
     for found in measure(given.names or list(KERNELS), given.device, given.seconds):
         size = " x ".join(map(str, found["size"]))
         rows.append([found["op"], size, found["kernel"], number(found["ms"]), f"{found['error']:.0e}"])
-    _show({f"Forward and backward, float32, {given.device}, one thread": rows})
+    show({f"Forward and backward, float32, {given.device}, one thread": rows})
     return 0
-
-
-def _known(kind: str, names: list[str], known: list[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise UserError(lines(f"no {kind} named {name}{did_you_mean(name, known)}", available=listing(known)))
-
-
-def _show(tables: dict[str, list[list[str]]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    for title, (headings, *rows) in tables.items():
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for index, heading in enumerate(headings):
-            table.add_column(heading, justify="right" if index else "left", no_wrap=not index)
-        for row in rows:
-            table.add_row(*row)
-        Console().print("", table)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slotbench.errors import DataFilesError, UserError, did_you_mean
+from slotbench.commands.arguments import Parser, expect
+from slotbench.errors import DataFilesError
 from slotbench.io import read_json_object
 from slotbench.models.shipped import SUMMARIES, shipped
 
@@ -24,14 +24,12 @@ _SCORES = ("accuracy", "fg_ari/video/decoder", "psnr/frame")
 def main(command: str, arguments: list[str]) -> int:
     """Draws the models."""
     known = shipped()
-    parser = argparse.ArgumentParser("slotbench demo", description="Draws the trained models that come along.")
+    parser = Parser("slotbench demo", "Draws the trained models that come along.")
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"default: all of {', '.join(known)}")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the pictures (default: demo)")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the clips (default: {SEED})")
     given = parser.parse_args(arguments)
-    for name in given.models:
-        if name not in known:
-            raise UserError(f"no model named {name}{did_you_mean(name, known)}; models: {', '.join(known)}")
+    expect("model", given.models, known)
     from slotbench.callbacks.media import made_by, write_gif, write_image
 
     for name in given.models or known:

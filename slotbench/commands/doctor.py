@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
+from slotbench.commands.arguments import Parser, expect
 from slotbench.doctor import GROUPS, findings
-from slotbench.errors import UserError, did_you_mean
 
 __all__ = ["main"]
 
@@ -17,16 +16,14 @@ _COLOURS = {"ok": "green", "note": "yellow", "broken": "bold red"}
 def main(command: str, arguments: list[str]) -> int:
     """Prints the report; 1 if something is broken, or what is required is not in order."""
     description = "Checks versions, components, kernels, devices, memory, disk and tools; 1 if something is broken."
-    parser = argparse.ArgumentParser("slotbench doctor", description=description)
+    parser = Parser("slotbench doctor", description)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"these alone: {', '.join(GROUPS)}")
     need = "1 too if this line of the report is not ok, such as cuda"
     parser.add_argument("--require", action="append", default=[], metavar="NAME", help=need)
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument("--runs_dir", type=Path, default=Path("runs"), help="folder of runs (default: runs)")
     given = parser.parse_args(arguments)
-    for group in given.groups:
-        if group not in GROUPS:
-            raise UserError(f"doctor has no group {group}{did_you_mean(group, GROUPS)}; groups: {', '.join(GROUPS)}")
+    expect("group", given.groups, GROUPS)
     found = list(findings(given.runs_dir, given.groups))
     states = {finding.name: finding.state for _, finding in found}
     loaded = [one.text for group, one in found if group == "components" and one.state == "ok"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from slotbench import registry
+from slotbench.commands.arguments import Parser
 from slotbench.runs.checkpoint_choice import DEFAULT
 
 __all__ = ["main"]
@@ -18,7 +18,7 @@ Look through config.yaml, record.json and README.md before you publish them: the
 
 def main(command: str, arguments: list[str]) -> int:
     """Exports a run, or uploads a folder that was exported before."""
-    parser = argparse.ArgumentParser("slotbench export", description=_DESCRIPTION)
+    parser = Parser("slotbench export", _DESCRIPTION)
     parser.add_argument("run", type=Path, help="a run, or with --push a folder that was exported before")
     parser.add_argument("--out", type=Path, help="a folder that is not there yet")
     parser.add_argument("--checkpoint", default=DEFAULT, help="last (default), best, or a file")

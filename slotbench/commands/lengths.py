@@ -6,7 +6,7 @@ import argparse
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from slotbench.commands.arguments import Parser, open_device, split_and_load
+from slotbench.commands.arguments import Parser, open_device, split_and_load, write_record
 from slotbench.errors import UserError
 from slotbench.runs.checkpoint_choice import DEFAULT
 
@@ -19,12 +19,7 @@ Split = Literal["val", "test"]
 
 
 def main(command: str, arguments: list[str]) -> int:
-    """Tests the run that is named first.
-
-    Args:
-        command: "test" or "validate", which says the split.
-        arguments: with `--lengths`.
-    """
+    """Tests the run that is named first, on the split of the command: "test" or "validate"."""
     options, rest = split_and_load(arguments)
     given, settings = _parser().parse_known_args(rest)
     from slotbench.config.run_loading import load_with_settings
@@ -43,9 +38,8 @@ def main(command: str, arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     description = (
         "Streams clips of so many times the training's length through a run, with the core's state handed on, and "
-        "prints at each length segmentation, tracking and identity of masks, the error of predicted frames or the "
-        "answers of a task that answers as it reads, the numbers in the state, and the time of a step. All lengths are "
-        "the first frames of the same clips. Writes RUN/lengths-DATE.json, which slotbench compare reads."
+        "prints at each length the scores of masks, the error of predicted frames or the answers of a task that "
+        "answers as it reads, the numbers in the state, and the time of a step. Writes RUN/lengths-DATE.json."
     )
     parser = Parser("slotbench test", description)
     parser.add_argument("run", metavar="RUN")
@@ -87,7 +81,6 @@ def _measure(loaded: LoadedRun, training: int, multiples: list[int], split: Spli
     from slotbench.evaluation.lengths import measure, metrics_of
     from slotbench.evaluation.tables import print_lengths
     from slotbench.interfaces import Predictor, Reasoner
-    from slotbench.io import dump_json, write_atomically
 
     task, data = loaded.task.to(device), loaded.data
     found = measure(task, batches_of(data, split, device), training, multiples, clips)
@@ -107,6 +100,5 @@ def _measure(loaded: LoadedRun, training: int, multiples: list[int], split: Spli
         "lengths": [{"multiple": one.multiple, "frames": one.frames, **one.costs(context)} for one in found],
         "metrics": metrics_of(found, context),
     }
-    write_atomically(path, dump_json(record, indent=2))
-    print(f"wrote {path}")
+    write_record(path, record)
     return 0

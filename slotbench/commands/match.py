@@ -8,7 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from slotbench import registry
-from slotbench.errors import UserError, did_you_mean, lines, listing
+from slotbench.commands.arguments import Parser, expect, positive
+from slotbench.errors import UserError, did_you_mean, listing
 
 __all__ = ["main"]
 
@@ -24,19 +25,13 @@ _EXAMPLES = """examples:
 
 def main(command: str, arguments: list[str]) -> int:
     """Matches the cores and prints table and flags; 1 if one of them cannot be matched."""
-    parser = _parser()
-    if {"--help", "-h"} & {*arguments}:
-        parser.print_help()
-        return 0
-    given, rest = parser.parse_known_args(arguments)
+    given, rest = _parser().parse_known_args(arguments)
     for file in given.plugin:
         registry.load_file(file)
     named, of_core, others = _sorted(rest)
     others += [word for file in given.plugin for word in ("--plugin", str(file))]
     known = registry.names("cores")
-    for name in [*named, *([given.like] if given.like and not _is_file(given.like) else [])]:
-        if name not in known:
-            raise UserError(lines(f"no core named {name}{did_you_mean(name, known)}", available=listing(known)))
+    expect("core", [*named, *([given.like] if given.like and not _is_file(given.like) else [])], known)
     # everything above answers before torch is imported
     from slotbench.grids.match import Budget, Match, Model, RefusedError, match, print_matches, write_matches
 
@@ -80,9 +75,8 @@ def main(command: str, arguments: list[str]) -> int:
 
 def _sorted(arguments: Sequence[str]) -> tuple[list[str], dict[str, str], list[str]]:
     """Names of cores, settings of cores by argument, and all other settings."""
-    named: list[str] = []
+    named, others = list[str](), list[str]()
     of_core: dict[str, str] = {}
-    others: list[str] = []
     words = iter(arguments)
     for word in words:
         if not word.startswith("--"):
@@ -103,38 +97,18 @@ def _is_file(text: str) -> bool:
     return Path(text).suffix in (".yaml", ".yml")
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise UserError(f"{message}; slotbench match --help lists the options")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        "slotbench match",
-        "slotbench match --config FILE [NAME ... | --all] (--parameters N | --like CORE_OR_FILE) [settings]",
-        _DESCRIPTION,
-        _EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        add_help=False,
-    )
+    usage = "slotbench match --config FILE [NAME ... | --all] (--parameters N | --like CORE_OR_FILE) [settings]"
+    shape = argparse.RawDescriptionHelpFormatter
+    parser = Parser("slotbench match", _DESCRIPTION, usage=usage, epilog=_EXAMPLES, formatter_class=shape)
     parser.add_argument("--all", action="store_true", help="every core that is registered")
     budget = parser.add_mutually_exclusive_group(required=True)
-    budget.add_argument("--parameters", type=_positive, metavar="N", help="the budget")
-    budget.add_argument(
-        "--like", metavar="CORE_OR_FILE", help="a core or an experiment whose parameters are the budget"
-    )
-    parser.add_argument(
-        "--argument", action="append", default=[], metavar="[CORE=]ARGUMENT", help="what to vary in place of dim"
-    )
+    budget.add_argument("--parameters", type=positive, metavar="N", help="the budget")
+    budget.add_argument("--like", metavar="CORE_OR_FILE", help="a core or an experiment that has the budget's number")
+    varied = "[CORE=]ARGUMENT"
+    parser.add_argument("--argument", action="append", default=[], metavar=varied, help="what to vary in place of dim")
     parser.add_argument("--part", choices=["model", "core"], default="model", help="what is counted")
     parser.add_argument("--tolerance", type=float, default=0.1, metavar="SHARE", help="how far a match may be off")
     parser.add_argument("--write", type=Path, metavar="DIR", help="write DIR/CORE.yaml for each match")
     parser.add_argument("--plugin", type=Path, action="append", default=[], metavar="FILE", help="as of fit")
     return parser
-
-
-def _positive(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text}; expected 1 or more")
-    return int(text)

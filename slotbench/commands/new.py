@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import re
 from pathlib import Path
 
 from slotbench import __version__, registry
+from slotbench.commands.arguments import Parser
 from slotbench.errors import UserError
 from slotbench.templates.files import KINDS, Names, plugin_file, plugin_files, words_of
 
@@ -18,7 +18,7 @@ def main(command: str, arguments: list[str]) -> int:
     """Writes the files and prints what to type next."""
     description = """Writes a package that adds a component (the class, tests of what it must keep, an experiment, a
         grid that compares it, and CI), or with a kind in the place of `plugin` one file, for --plugin FILE."""
-    parser = argparse.ArgumentParser("slotbench new", description=description)
+    parser = Parser("slotbench new", description)
     parser.add_argument("what", choices=["plugin", *KINDS])
     parser.add_argument("name", help="such as fading-slots for a package, my_core.py for a file")
     parser.add_argument("--kind", choices=KINDS, default="core", help="of a package's component (default: core)")

@@ -21,8 +21,7 @@ def main(command: str, arguments: list[str]) -> int:
     """Prints the table, or the pages."""
     parser = Parser(
         "slotbench plugins",
-        "Lists the components that a configuration can name, without importing them; of one that is named, what it is, "
-        "its arguments with types and defaults, its module and its source.",
+        "Lists the components that a configuration can name; of one that is named, its description and arguments.",
         epilog="--plugin FILE imports components from a Python file first.",
     )
     kinds = ", ".join(registry.KINDS)

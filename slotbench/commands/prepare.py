@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
 from slotbench import registry
-from slotbench.commands.arguments import Report, progress_bars, split_and_load
-from slotbench.errors import FileError, UserError, did_you_mean, lines, listing
+from slotbench.commands.arguments import Report, expect, progress_bars, split_and_load
+from slotbench.errors import FileError, UserError, lines
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -24,18 +24,12 @@ __all__ = ["main"]
 
 _USAGE = """Usage: slotbench prepare NAME --path PATH --out DIR [--ARGUMENT VALUE ...] [--jobs N] [--plugin FILE]
 
-Reads a data set once and writes its decoded clips to DIR, a cache that training reads as fast as memory is copied; name
-it as the data set's path. Interrupted, even killed, the same command resumes where it was. --jobs says how many
-processes work on it; the files are the same bytes whatever their number.
-
-With --codes it computes the codes of every frame too, by the tokenizer of a run of FrameTokenization (ActionVideos,
-MemoryMaze, MOVi, CLEVRER). With --features it writes a frozen network's features of every frame instead, for the data
-set FeatureFile.
+Reads a data set once and writes its decoded clips to DIR, a cache that is quick to read: name it as the data set's
+path. The same command resumes after an interruption. With --codes RUN it also computes the codes of every frame by that
+run's tokenizer; with --features it writes a frozen network's features instead, for the data set FeatureFile.
 
   slotbench prepare MOVi --path DIR --out CACHE --resolution 64
-  slotbench prepare MOViLike --out CACHE --level tex      simulated here: has no --path
   slotbench prepare MOVi --path DIR --out FEATURES --resolution 256 --features DINOFeatures --features.path WEIGHTS
-  slotbench prepare ActionVideos --path DIR --out CACHE --resolution 64 --codes RUN
   slotbench prepare NAME --help          what can be set"""
 
 
@@ -48,9 +42,7 @@ def main(command: str, arguments: list[str]) -> int:
     if not given or given[0].startswith("-"):
         raise UserError(lines("no data set is named", expected="slotbench prepare NAME --path PATH --out DIR"))
     name, *rest = given
-    known = registry.names("datasets")
-    if name not in known:
-        raise UserError(lines(f"no data set named {name}{did_you_mean(name, known)}", available=listing(known)))
+    expect("data set", [name], registry.names("datasets"))
     with_features = any(argument.partition("=")[0] == "--features" for argument in rest)
     return (_prepare_features if with_features else _prepare)(name, rest)
 
@@ -121,9 +113,8 @@ def _prepare_features(name: str, arguments: list[str]) -> int:
     loader = set(inspect.signature(SlotDataModule).parameters)
     others = set(every) - set(kind.prepare_arguments) if issubclass(kind, Preparable) else loader & set(every)
     parser.add_class_arguments(kind, skip=others)
-    parser.add_argument(
-        "--features", type=Callable[[VideoSpec], FeatureExtractor], required=True, help="what makes the features"
-    )
+    made = Callable[[VideoSpec], FeatureExtractor]
+    parser.add_argument("--features", type=made, required=True, help="what makes the features")
     parser.add_argument("--split", type=Literal["all", *get_args(Split)], default="all", help="the split to write")
     given = parser.parse_args(arguments)
     jobs = given.pop("jobs")
@@ -137,16 +128,11 @@ def _prepare_features(name: str, arguments: list[str]) -> int:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         extractor.to(device)
         splits = get_args(Split) if split == "all" else (split,)
-        write_features(
-            data,
-            lambda frames: extractor(frames[None].to(device))[0].cpu(),
-            extractor.resolution,
-            out,
-            description,
-            splits,
-            report,
-            jobs,
-        )
+
+        def encode(frames: torch.Tensor) -> torch.Tensor:
+            return extractor(frames[None].to(device))[0].cpu()
+
+        write_features(data, encode, extractor.resolution, out, description, splits, report, jobs)
     print(f"wrote {out}; use it with --data FeatureFile --data.path {out}")
     return 0
 

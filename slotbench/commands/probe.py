@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slotbench.commands.arguments import Parser, open_device, progress_bars, split_and_load
+from slotbench.commands.arguments import Parser, open_device, progress_bars, split_and_load, write_record
 from slotbench.config.tree import typed_settings
 from slotbench.errors import UserError
 from slotbench.runs.checkpoint_choice import DEFAULT
@@ -39,19 +39,16 @@ def main(command: str, arguments: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     description = (
-        "Freezes a run's slots, finds the slot of every object, reads the objects' attributes off their slots with a "
-        "linear head and a two-layer one, and scores that on other clips: accuracy for classes, R^2 for numbers, "
-        "beside what is right without looking. Prints a table and writes it to RUN/probe.json. --data.ARGUMENT VALUE "
-        "changes the run's data set."
+        "Fits a linear head and a two-layer one to a run's frozen slots, to read the objects' attributes off them, and "
+        "scores them on other clips: accuracy for classes, R^2 for numbers, beside what is right without looking. "
+        "Prints a table and writes RUN/probe.json. --data.ARGUMENT VALUE changes the run's data set."
     )
     parser = Parser("slotbench probe", description)
     add = parser.add_argument
     add("run", metavar="RUN")
     add("--match", choices=["masks", "position"], default="masks", help="what tells the slot of an object")
     add("--masks", choices=["decoder", "attention"], default="decoder", help="whose masks say what a slot covers")
-    add(
-        "--scope", choices=["video", "frame"], default="video", help="an object keeps its slot through the clip, or not"
-    )
+    add("--scope", choices=["video", "frame"], default="video", help="whether an object keeps its slot (default: yes)")
     add("--head", choices=["linear", "mlp", "both"], default="both", help="what is fitted (default: both)")
     add("--fit-split", choices=["train", "val"], default="train", help="clips to fit to (default: train)")
     add("--fit-clips", type=int, default=500, help="how many at most (default: 500)")
@@ -71,7 +68,6 @@ def _parser() -> argparse.ArgumentParser:
 def _probe(loaded: LoadedRun, given: argparse.Namespace, device: torch.device, data_arguments: set[str]) -> int:
     from slotbench.evaluation.probing import ClipChoice, HeadName, ProbeSettings, as_record, probe_task
     from slotbench.evaluation.tables import print_probe
-    from slotbench.io import dump_json, write_atomically
 
     heads: tuple[HeadName, ...] = ("linear", "mlp") if given.head == "both" else (given.head,)
     settings = ProbeSettings(given.match, given.scope, heads, given.restarts, given.seed)
@@ -100,8 +96,5 @@ def _probe(loaded: LoadedRun, given: argparse.Namespace, device: torch.device, d
         "arguments": {name: value for name, value in vars(given).items() if value is not None and name != "out"},
         **as_record(report),
     }
-    out = given.out or loaded.folder.path / "probe.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, dump_json(record, indent=2))
-    print(f"wrote {out}")
+    write_record(given.out or loaded.folder.path / "probe.json", record)
     return 0

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from slotbench.commands.arguments import Parser, progress_bars
-from slotbench.errors import UserError
+from slotbench.commands.arguments import Parser, progress_bars, write_record
 
 __all__ = ["main"]
 
@@ -22,7 +21,6 @@ def main(command: str, arguments: list[str]) -> int:
     from slotbench.evaluation.file_scores import record_of, score_files
     from slotbench.evaluation.mask_files import find_clips, matched, read_clip
     from slotbench.evaluation.tables import print_conventions, print_scores
-    from slotbench.io import dump_json, write_atomically
     from slotbench.metrics.mask_rules import Rules
 
     masks, truth = find_clips(given.masks, "MASKS"), find_clips(given.truth, "--truth")
@@ -42,12 +40,7 @@ def main(command: str, arguments: list[str]) -> int:
         return 0
     print_scores(found, given.masks)
     if given.out is not None:
-        try:
-            given.out.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(given.out, dump_json(record_of(found, given.masks), indent=1))
-        except OSError as error:
-            raise UserError(f"--out {given.out} cannot be written: {error.strerror or error}") from error
-        print(f"wrote {given.out}")
+        write_record(given.out, record_of(found, given.masks))
     return 0
 
 
@@ -56,8 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         "Scores masks that any program has written against the truth: FG-ARI, ARI, mIoU and mBO per video and per "
         "frame, tracking and identity, beside segmentations that learn nothing. MASKS and TRUTH are folders with an "
         "npz file (array masks), an npy file or a folder of PNG frames for every clip, or one of these; clips are "
-        "matched by name. Ids are integers (time, height, width), soft masks (time, slots, height, width). Files of "
-        "slotbench predict --save masks say of which frames, and of which part of them, they are."
+        "matched by name. Ids are integers (time, height, width), soft masks (time, slots, height, width)."
     )
     parser = Parser("slotbench score", description)
     add = parser.add_argument

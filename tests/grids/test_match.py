@@ -145,7 +145,7 @@ def test_widths_that_the_core_refuses_are_passed_over(match):
         (["TinyCore"], "one of the arguments --parameters --like is required"),
         (["TinyCroe", "--parameters", "9"], "no core named TinyCroe; did you mean TinyCore?"),
         (["TinyCore", "--like", "TinyCroe"], "no core named TinyCroe; did you mean TinyCore?"),
-        (["TinyCore", "--parameters", "0"], "0; expected 1 or more"),
+        (["TinyCore", "--parameters", "0"], "0 is too small; expected 1 or more"),
         (["TinyCore", "--parameters", "9", "--argument", "dims"], "TinyCore has no argument dims; did you mean dim?"),
         (["TinyCore", "--parameters", "9", "--argument", "RIM=dim"], "RIM of --argument is not one of the cores"),
         (["TinyCore", "--parameters", "9", "--model.core.depht", "2"], "no argument depht of TinyCore; did you mean"),

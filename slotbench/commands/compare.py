@@ -25,6 +25,7 @@ _EXAMPLES = """examples:
   slotbench compare runs/bouncing_balls-* --metric 'val/rollout_mse/step_0[15]' val/loss --html balls.html
   slotbench compare experiments/grids/bouncing_balls_cores.yaml --by model.core --out table.tex"""
 _ENDINGS = {".txt": "terminal", ".csv": "csv", ".md": "markdown", ".tex": "latex", ".json": "json"}
+_ENDINGS[".markdown"] = "markdown"
 
 
 def main(command: str, arguments: list[str]) -> int:
@@ -83,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--select", choices=["last", "best"], default="last", help=selects)
     add("--runs", action="store_true", help="a row for every run")
     add("--all", action="store_true", help="every setting that differs, also what follows from another one")
-    add("--format", choices=("terminal", *dict.fromkeys(_ENDINGS.values())), help="default: by the ending of --out")
+    add("--format", choices=list(dict.fromkeys(_ENDINGS.values())), help="default: by the ending of --out")
     add("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     add("--out", type=Path, metavar="FILE", help=f"write the table there: {', '.join(_ENDINGS)}")
     add("--html", type=Path, metavar="FILE", help="write a page with curves, configurations and images")
@@ -98,9 +99,7 @@ def _format(given: argparse.Namespace) -> str:
     if given.format or given.out is None:
         return given.format or "terminal"
     if given.out.suffix.lower() not in _ENDINGS:
-        raise UserError(
-            f"--out {given.out} does not say which format: end it in one of {', '.join(_ENDINGS)}"
-        )
+        raise UserError(f"--out {given.out} does not say which format: end it in one of {', '.join(_ENDINGS)}")
     return _ENDINGS[given.out.suffix.lower()]
 
 

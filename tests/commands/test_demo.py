@@ -11,7 +11,7 @@ from slotbench.data.mnist import digits
 def test_a_model_is_drawn_on_new_clips(tmp_path, capsys):
     assert run(["demo", "blinking_balls_slotssm", "--out", str(tmp_path), "--seed", "5"]) == 0
     shown = capsys.readouterr().out
-    assert "copy the last mask" in shown
+    assert "last colour seen" in shown
     (picture,) = tmp_path.glob("*.png")
     assert str(picture) in shown
     colours = {colour for _, colour in Image.open(picture).convert("RGB").getcolors(1 << 24) or ()}

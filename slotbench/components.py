@@ -23,13 +23,8 @@ _AUTHORS = re.compile(rf"{_NAME}(?:(?:,| and|) {_NAME})*(?: et al\.)?$")
 class Component:
     """A component that is installed.
 
-    Attributes:
-        name: by which `slotbench.build` finds it.
-        kind: one of `slotbench.registry.KINDS`.
-        summary: first sentence of its docstring.
-        paper: that it is from, up to the year; "" where its docstring names none.
-        causality: of a core: "causal", or "causal, or not: causal=False" where an argument says; "" of other kinds.
-        distribution: the installed package, or the file, that it comes from.
+    `summary` is the first sentence of its docstring, `paper` what it is from, up to the year, and `causality` of a core
+    "causal", or "causal, or not: causal=False" where an argument says.
     """
 
     name: str
@@ -53,25 +48,14 @@ class Components(list[Component]):
 
 
 def components(kind: str) -> Components:
-    """Every component of a kind, in alphabetical order; none is imported.
-
-    Args:
-        kind: one of `slotbench.registry.KINDS`, such as "cores", or the word for one of it, "core".
-
-    Raises:
-        RegistryError: there is no such kind.
-    """
+    """Every component of a kind ("cores", or "core"), in alphabetical order; none is imported."""
     plural = {singular: kinds for kinds, singular in registry.KINDS.items()}
     kind = plural.get(kind, kind)
     return Components(component_of(entry) for entry in registry.entries(kind))
 
 
 def component_of(entry: registry.Entry) -> Component:
-    """A component, as its source describes it.
-
-    Args:
-        entry: of the registry.
-    """
+    """A component, as its source describes it."""
     broken = entry.state not in ("available", "loaded")
     docstring = "" if broken else docstring_from_source(entry.target)
     causality = ""
@@ -112,10 +96,8 @@ def cited(paper: str) -> str:
 def names_of(kind: str, *, refuse: bool = True) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a module whose names are the components of a kind.
 
-    Args:
-        kind: one of `slotbench.registry.KINDS`.
-        refuse: whether a name that looks like a component's and is none is answered by what is near, and not by an
-            `AttributeError`; for modules that nobody asks whether they have a name.
+    With `refuse`, a name that looks like a component's and is none is answered by what is near, and not by an
+    `AttributeError`; not for modules that are asked whether they have a name.
     """
 
     def get(name: str) -> Any:
@@ -129,11 +111,7 @@ def names_of(kind: str, *, refuse: bool = True) -> tuple[Callable[[str], Any], C
 
 
 def check_arguments(component: type, arguments: Mapping[str, Any]) -> None:
-    """Refuses arguments that a component does not take.
-
-    Raises:
-        TypeError: an argument has another name.
-    """
+    """Refuses arguments that a component does not take, by a `TypeError`."""
     known = inspect.signature(component).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
     if not takes_all and (unknown := [given for given in arguments if given not in known]):

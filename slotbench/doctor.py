@@ -24,13 +24,7 @@ _TOLERANCE = 2e-3  # relative; mamba-ssm multiplies in TF32
 
 
 class Finding(NamedTuple):
-    """One line of the report.
-
-    Attributes:
-        name: by which it can be required.
-        state: "ok"; "note" for what is absent and stops nothing; "broken".
-        text: what was found, and what to type where it is not in order.
-    """
+    """One line of the report: "ok", "note" (what is absent and stops nothing) or "broken", and what to type."""
 
     name: str
     state: str
@@ -38,12 +32,7 @@ class Finding(NamedTuple):
 
 
 def findings(runs: Path, groups: list[str] | None = None) -> Iterator[tuple[str, Finding]]:
-    """Every finding with its group.
-
-    Args:
-        runs: the folder of runs.
-        groups: names of `GROUPS`; all by default.
-    """
+    """Every finding with its group, of some `GROUPS` or of all; `runs` is the folder of runs."""
     for group in groups or GROUPS:
         try:
             for finding in GROUPS[group](runs):

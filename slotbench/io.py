@@ -9,13 +9,12 @@ import contextlib
 import json
 import math
 import os
-import tokenize
 import uuid
-import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
+from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
@@ -24,41 +23,9 @@ from filelock import BaseFileLock, FileLock, Timeout
 
 from slotbench.errors import FileError
 
-__all__ = [
-    "LockedError",
-    "append_line",
-    "as_record",
-    "cache_home",
-    "cut_torn_line",
-    "dump_json",
-    "is_locked",
-    "lock",
-    "map_npy",
-    "npz_names",
-    "numbers",
-    "open_atomically",
-    "open_file",
-    "parse_json",
-    "parse_yaml",
-    "plain",
-    "read_bytes",
-    "read_json",
-    "read_json_object",
-    "read_json_object_or_none",
-    "read_npz",
-    "read_record",
-    "read_text",
-    "read_yaml",
-    "real",
-    "write_atomically",
-]
-
 _YamlLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # what numpy and zipfile raise for files that are damaged
-_BAD_ARRAY = (
-    *(ValueError, TypeError, SyntaxError, ArithmeticError, EOFError, OSError, KeyError, RuntimeError),
-    *(zlib.error, zipfile.BadZipFile, tokenize.TokenError),
-)
+_BAD_ARRAY = (ValueError, TypeError, SyntaxError, EOFError, OSError, KeyError, RuntimeError, zlib.error, BadZipFile)
 
 T = TypeVar("T")
 
@@ -68,11 +35,7 @@ class LockedError(Exception):
 
 
 def open_file(path: str | Path) -> IO[bytes]:
-    """Opens a file to read.
-
-    Raises:
-        FileError: it is not there, is a folder, or may not be read.
-    """
+    """Opens a file to read; a `FileError` where it is not there, is a folder, or may not be read."""
     try:
         return open(path, "rb")
     except FileNotFoundError as error:
@@ -92,9 +55,7 @@ def read_text(path: str | Path) -> str:
     try:
         return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FileError(
-            f"{path} is not text in UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}"
-        ) from error
+        raise FileError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from error
 
 
 def read_json(path: str | Path) -> Any:
@@ -271,8 +232,7 @@ def _archive(file: IO[bytes], path: str | Path) -> Any:
 def lock(path: str | Path, timeout: float = 0.5) -> BaseFileLock:
     """A held lock between processes on a file, which ends with the process; release it, or leave its `with` block.
 
-    Raises:
-        LockedError: another process has it after `timeout` seconds.
+    After `timeout` seconds in which another process has it, a `LockedError`.
     """
     held = FileLock(path, thread_local=False)
     try:

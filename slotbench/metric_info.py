@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 __all__ = [
@@ -42,16 +42,8 @@ _HIGHER = frozenset({"accuracy", "iou", "miou", "ari", "mbo", "psnr", "ssim", "r
 class Reference(str):
     """Logged name of what a baseline or an oracle scores, with the score that it stands beside.
 
-    Args:
-        kind: "baseline" (learns nothing) or "oracle" (knows the simulator).
-        of: the score, without masks: "miou/video".
-        by: the reference's own name, such as "one slot".
-        logged: the name, where it is not "<kind>/<of>/<by>".
-
-    Example:
-        >>> name = Reference("baseline", "miou/video", "one slot")
-        >>> name, name.of
-        ('baseline/miou/video/one slot', 'miou/video')
+    `of` is the score without masks ("miou/video"), `by` the reference's own name ("one slot"), `logged` the name where
+    it is not "<kind>/<of>/<by>".
     """
 
     kind: Kind
@@ -110,10 +102,8 @@ class MetricInfo:
 def describe(names: Iterable[str], declared: Iterable[MetricInfo]) -> dict[str, MetricInfo]:
     """What each logged name is, by the declarations of the metrics; names that none covers are left out.
 
-    Args:
-        names: as logged, without the stage: a declared name, alone or with "/" and parts such as a scope, masks or a
-            step behind it, and `Reference`s.
-        declared: by the names of metrics; of one name the last counts.
+    Names are without the stage: a declared one, alone or with "/" and parts such as a scope, masks or a step behind it,
+    or a `Reference`.
 
     Example:
         >>> baseline = Reference("baseline", "miou/video", "grid")
@@ -158,12 +148,7 @@ def is_reference(logged: str) -> bool:
 
 
 def info_of(logged: str, known: Mapping[str, MetricInfo]) -> MetricInfo:
-    """What a logged number is; of one that no metric declares the direction is that of the words in its name.
-
-    Args:
-        logged: with its stage, such as "val/loss".
-        known: what the run has written, by name without the stage.
-    """
+    """What a logged number is, by what the run has written; of others the direction is guessed from the name."""
     name = without_stage(logged)
     return known.get(name) or MetricInfo(name, logged.removeprefix("val/"), direction_by_words(name))
 
@@ -171,10 +156,7 @@ def info_of(logged: str, known: Mapping[str, MetricInfo]) -> MetricInfo:
 def references_of(logged: str, scores: Mapping[str, float], known: Mapping[str, MetricInfo]) -> References:
     """What baselines and oracles of a score have, those of its own stage or else of the validation.
 
-    Args:
-        logged: the score, with its stage, such as "test/miou/video/decoder".
-        scores: everything that the run has logged, by name.
-        known: what the run has written, by name without the stage.
+    The score is named with its stage; `scores` is everything that the run has logged, `known` what it says of names.
     """
     name = info_of(logged, known).without_masks
     own = logged.removesuffix(without_stage(logged))
@@ -189,9 +171,9 @@ def references_of(logged: str, scores: Mapping[str, float], known: Mapping[str, 
 
 def infos_as_record(infos: Mapping[str, MetricInfo]) -> dict[str, dict[str, Any]]:
     """As plain data, what is empty left out."""
-    empty = {field.name: field.default for field in fields(MetricInfo) if field.default is not MISSING}
+    empty = asdict(MetricInfo(""))
     return {
-        name: {key: value for key, value in asdict(info).items() if key in empty and value != empty[key]}
+        name: {key: value for key, value in asdict(info).items() if key != "name" and value != empty[key]}
         for name, info in infos.items()
     }
 

@@ -26,25 +26,6 @@ from typing import TypeVar
 from slotbench.errors import did_you_mean
 from slotbench.sources import docstring_from_source, first_sentence
 
-__all__ = [
-    "INTERFACES",
-    "KINDS",
-    "Entry",
-    "RegistryError",
-    "entries",
-    "interface_of",
-    "kind_of",
-    "kinds_of",
-    "load",
-    "load_file",
-    "loaded",
-    "names",
-    "register",
-    "registered_in",
-    "targets",
-    "unknown",
-]
-
 KINDS = {
     "encoders": "encoder",
     "cores": "core",
@@ -84,14 +65,9 @@ class RegistryError(LookupError):
 class Entry:
     """One line of the table of components.
 
-    Attributes:
-        kind: one of `KINDS`.
-        name: the class's name, by which a configuration names it.
-        distribution: the installed package, or the file, that it comes from.
-        target: "module:class".
-        state: "available" (not imported yet), "loaded", "broken" or "duplicate".
-        error: what is wrong, in one line, where the state is "broken" or "duplicate".
-        summary: first sentence of the class's docstring, read from the source without importing it.
+    `distribution` is the installed package, or the file, that it comes from, `target` "module:class", `state`
+    "available" (not imported yet), "loaded", "broken" or "duplicate" with an `error` of one line, and `summary` the
+    first sentence of the docstring, read from the source.
     """
 
     name: str
@@ -110,11 +86,7 @@ _failures: dict[tuple[str, str], BaseException] = {}
 
 
 def names(kind: str) -> list[str]:
-    """The names of all components of a kind, in alphabetical order, without importing any of them.
-
-    Raises:
-        RegistryError: there is no such kind.
-    """
+    """The names of all components of a kind, in alphabetical order, without importing any of them."""
     return sorted({entry.name for entry in _table(kind)}, key=str.lower)
 
 
@@ -126,8 +98,7 @@ def kinds_of(name: str) -> list[str]:
 def kind_of(name: str) -> str:
     """The one kind under which `name` is declared.
 
-    Raises:
-        RegistryError: there is no such component, or components of several kinds have the name.
+    A `RegistryError` if there is none, or components of several kinds have the name.
     """
     kinds = kinds_of(name)
     if not kinds:
@@ -147,11 +118,7 @@ def interface_of(kind: str) -> type:
 
 
 def entries(kind: str) -> list[Entry]:
-    """Every component of a kind with its origin, state and one-line description, without importing any of them.
-
-    Raises:
-        RegistryError: there is no such kind.
-    """
+    """Every component of a kind with its origin, state and one-line description, without importing any of them."""
     table = sorted(_table(kind), key=lambda entry: (entry.name.lower(), entry.distribution))
     return [_with_state(entry, table) for entry in table]
 
@@ -159,13 +126,9 @@ def entries(kind: str) -> list[Entry]:
 def load(kind: str, name: str) -> type:
     """Imports the component and checks that it is what it is declared as.
 
-    Args:
-        kind: one of `KINDS`.
-        name: the class's name.
-
     Raises:
-        RegistryError: no such kind or name; two distributions declare the name; its module cannot be imported (the
-            module's own exception is chained); the target is not a subclass of the kind's interface.
+        RegistryError: no such kind or name; two distributions declare the name; its module cannot be imported; the
+            target is not a subclass of the kind's interface.
     """
     found = [entry for entry in _table(kind) if entry.name == name]
     if not found:
@@ -208,9 +171,6 @@ def register(kind: str) -> Callable[[Component], Component]:
 
     Running the same definition again, as a notebook does, replaces the earlier one.
 
-    Args:
-        kind: one of `KINDS`.
-
     Raises:
         RegistryError: no such kind; not a subclass of the kind's interface; another distribution has the name.
     """
@@ -233,9 +193,7 @@ def register(kind: str) -> Callable[[Component], Component]:
 def load_file(path: str | Path) -> list[Entry]:
     """Imports a Python file of `@register`ed components and returns the entries that it made.
 
-    Raises:
-        RegistryError: the file is not there, its name is taken by another module or is no module name, importing it
-            fails (its own exception is chained), or it registers nothing.
+    A `RegistryError` where it is not there or not to be imported, has the name of another module, or registers nothing.
     """
     file = Path(path).resolve()
     if not file.is_file():
@@ -301,7 +259,7 @@ def _with_state(entry: Entry, table: list[Entry]) -> Entry:
     try:
         entry = replace(entry, summary=first_sentence(docstring_from_source(entry.target)))
     except (OSError, ValueError, SyntaxError, ImportError) as error:
-        entry = replace(entry, state="broken", error=_one_line(error))
+        return replace(entry, state="broken", error=_one_line(error))
     if (held := _failures.get((entry.kind, entry.target))) is not None:
         return replace(entry, state="broken", error=_one_line(held))
     return replace(entry, state="loaded") if (entry.kind, entry.target) in _loaded else entry
@@ -315,15 +273,10 @@ def _check_kind(kind: str) -> None:
 
 def _check(kind: str, name: str, component: object, distribution: str) -> type:
     what = f"the {KINDS[kind]} {name} of {distribution}"
-    if not isinstance(component, type):
-        raise RegistryError(f"{what} is not a class but {type(component).__name__}: point the entry at the class")
-    if not issubclass(component, interface_of(kind)):
+    if not isinstance(component, type) or not issubclass(component, interface_of(kind)):
         raise RegistryError(f"{what} is not a subclass of {INTERFACES[kind].replace(':', '.')}")
     if component.__name__ != name:
-        raise RegistryError(
-            f"{what} is the class {component.__name__}: the entry's name must be the class's name,\n"
-            f"  because configurations name components by their class"
-        )
+        raise RegistryError(f"{what} is the class {component.__name__}: the entry's name must be the class's name")
     return component
 
 

@@ -13,15 +13,7 @@ __all__ = ["docstring_from_source", "first_sentence", "takes_argument"]
 
 
 def docstring_from_source(target: str) -> str:
-    """A class's docstring; empty if it has none or the module is no Python file.
-
-    Args:
-        target: "module:class".
-
-    Raises:
-        ModuleNotFoundError: there is no such module.
-        SyntaxError: the module cannot be parsed.
-    """
+    """The docstring of "module:class"; empty if it has none or the module is no Python file."""
     body, class_name = _module(target)
     for node in body:
         if isinstance(node, ast.ImportFrom) and not node.level:
@@ -39,12 +31,7 @@ def docstring_from_source(target: str) -> str:
 
 
 def takes_argument(target: str, name: str) -> bool:
-    """Whether the constructor that a class's own source has takes an argument.
-
-    Args:
-        target: "module:class".
-        name: of the argument.
-    """
+    """Whether the constructor that the source of "module:class" has takes an argument."""
     body, class_name = _module(target)
     made = [node for node in body if isinstance(node, ast.ClassDef) and node.name == class_name]
     inits = [node for one in made for node in one.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]

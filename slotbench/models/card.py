@@ -29,11 +29,7 @@ def write_card(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def card(record: Mapping[str, Any]) -> str:
-    """The text of the card.
-
-    Args:
-        record: as `record.json` holds it.
-    """
+    """The text of the card; `record` is what `record.json` holds."""
     run, scores = record["run"], list(_scores(record["evaluation"]))
     parts = [f"{name} {value}" for name, value in record["parts"].items() if name in ("encoder", "core", "decoder")]
     about = f"{record['task']} on {_data(record)}" + (f" ({', '.join(parts)})" if parts else "")
@@ -63,8 +59,7 @@ def _metadata(record: Mapping[str, Any], scores: list[_Score]) -> dict[str, Any]
 
 
 def _use(record: Mapping[str, Any]) -> str:
-    frame = record["input"] if isinstance(record["input"], Mapping) else {}
-    sizes = " x ".join(str(frame.get(axis)) for axis in ("height", "width", "channels"))
+    sizes = " x ".join(str((record["input"] or {}).get(axis)) for axis in ("height", "width", "channels"))
     return (
         "import slotbench\n"
         "from slotbench.interfaces import VideoBatch\n\n"
@@ -95,7 +90,7 @@ def _training(record: Mapping[str, Any]) -> list[list[str]]:
         "commit": ", ".join(filter(None, commits)) or None,
         "versions": ", ".join(versions) or None,
     }
-    return [[name, markdown_cell(one_line(text))] for name, text in rows.items() if text]
+    return [[name, _cell(text)] for name, text in rows.items() if text]
 
 
 def _commit(state: Any, name: str) -> str | None:
@@ -105,31 +100,28 @@ def _commit(state: Any, name: str) -> str | None:
     return f"{state['commit']}{' of slotbench' if name == 'git_slotbench' else ''}{changed}"
 
 
-def _settings(data: Any) -> str | None:
-    given = data.get("init_args") if isinstance(data, Mapping) else None
-    plain = {name: value for name, value in (given or {}).items() if name != "loader" and not isinstance(value, dict)}
-    return ", ".join(f"{name}={value}" for name, value in plain.items() if value is not None) or None
+def _settings(data: Mapping[str, Any] | None) -> str:
+    given = (data or {}).get("init_args") or {}
+    plain = {name: value for name, value in given.items() if name != "loader" and not isinstance(value, dict)}
+    return ", ".join(f"{name}={value}" for name, value in plain.items() if value is not None)
 
 
 def _data(record: Mapping[str, Any]) -> str:
-    data = record["data"]
-    return str(data.get("class_path", "unknown data")) if isinstance(data, Mapping) else "unknown data"
+    return str((record["data"] or {}).get("class_path", "unknown data"))
 
 
 class _Score:
     """One headline with its value."""
 
     def __init__(self, headline: Mapping[str, Any], value: float) -> None:
-        self.metric, self.value = str(headline["metric"]), value
-        self.label = str(headline.get("label") or headline["metric"])
-        self.higher = bool(headline.get("higher_is_better", True))
+        self.metric, self.value = headline["metric"], value
+        self.label = headline.get("label") or self.metric
+        self.higher = headline.get("higher_is_better", True)
         self.baselines, self.oracles = split_references(headline)
 
 
 def _scores(evaluation: Any) -> Iterator[_Score]:
     for headline in evaluation["headlines"] if evaluation else ():
-        if not isinstance(headline, Mapping) or not isinstance(headline.get("metric"), str):
-            continue
         value = real(evaluation["metrics"].get(headline["metric"]))
         if value is not None and math.isfinite(value):
             yield _Score(headline, value)
@@ -141,9 +133,9 @@ def _score_table(record: Mapping[str, Any], scores: list[_Score]) -> str:
     rows = []
     for score in scores:
         best_first = sorted(score.baselines.items(), key=lambda one: one[1], reverse=score.higher)
-        beside = [f"{score_text(value)} {markdown_cell(name)}" for name, value in best_first]
-        beside += [f"{score_text(value)} {markdown_cell(name)} ({ORACLE})" for name, value in score.oracles.items()]
-        rows.append([markdown_cell(score.label), f"**{score_text(score.value)}**", ", ".join(beside) or "-"])
+        beside = [f"{score_text(value)} {_cell(name)}" for name, value in best_first]
+        beside += [f"{score_text(value)} {_cell(name)} ({ORACLE})" for name, value in score.oracles.items()]
+        rows.append([_cell(score.label), f"**{score_text(score.value)}**", ", ".join(beside) or "-"])
     evaluation = record["evaluation"]
     how = {"test": "`slotbench test`", "validation": "the validation of the training"}[evaluation["split"]]
     rounded = ""
@@ -151,14 +143,13 @@ def _score_table(record: Mapping[str, Any], scores: list[_Score]) -> str:
         these = evaluation.get("weights") == "float16"
         rounded = f" Measured {'with' if these else 'before'} the weights {'' if these else 'were '}rounded to 16 bits."
     table = _table(["score", "this model", "baselines"], rows)
-    return f"On the {evaluation['split']} split of {markdown_cell(_data(record))}, by {how}.{rounded}\n\n{table}"
-
-
-def markdown_cell(text: object) -> str:
-    """A text in a cell of a table."""
-    return one_line(text).replace("|", "\\|")
+    return f"On the {evaluation['split']} split of {_cell(_data(record))}, by {how}.{rounded}\n\n{table}"
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _cell(text: object) -> str:
+    return one_line(text).replace("|", "\\|")

@@ -18,7 +18,7 @@ from slotbench.data.clips import CutClips
 from slotbench.data.compiled import interpreted
 from slotbench.data.movi_like.kept import KeptVideos
 from slotbench.interfaces import VideoBatch
-from slotbench.io import read_json_object
+from slotbench.io import read_json_object, read_npz
 
 __all__ = ["CLIPS", "new_clips", "stored_clips", "write_clips"]
 
@@ -28,19 +28,11 @@ CLIPS = "clips.npz"
 def new_clips(folder: Path, count: int, seed: int) -> VideoBatch:
     """Clips of the data that a model was trained on, from the test split of another seed; nothing is kept of them.
 
-    Args:
-        folder: of a model that comes with slotbench, whose record names its data.
-        count: how many.
-        seed: of the simulation.
-
-    Raises:
-        DataFilesError: the simulator needs an extra that is not installed.
+    The model's record names its data; a `DataFilesError` where the simulator needs an extra that is not installed.
     """
     named = read_json_object(folder / "record.json")["data"]
     arguments: dict[str, Any] = {**named["init_args"], "loader": LoaderOptions(seed=seed, test_size=count)}
-    arguments |= {
-        name: value for name, value in {"scene_seed": seed, "test_videos": count}.items() if name in arguments
-    }
+    arguments |= {name: new for name, new in (("scene_seed", seed), ("test_videos", count)) if name in arguments}
     data: SlotDataModule = registry.load("datasets", named["class_path"])(**arguments)
     if isinstance(data, KeptVideos):
         # made as they are read: the user's cache is left alone

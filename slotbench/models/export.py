@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from slotbench import registry
-from slotbench.errors import FileError, UserError, lines
+from slotbench.errors import FileError, UserError
 from slotbench.io import dump_json, parse_yaml, plain, read_json_object_or_none, read_text, write_atomically
 from slotbench.models.card import write_card
 from slotbench.pretrained.weights import find_checkpoint
@@ -51,11 +51,7 @@ def export_run(run: str | Path, out: str | Path, checkpoint: str = DEFAULT, half
         checkpoint: "last", "best" or a file.
         half: whether 32-bit weights are rounded to 16 bits.
 
-    Returns:
-        What `record.json` holds.
-
     Raises:
-        FileError: there is no such run, or a file of it is damaged.
         UserError: there is no such checkpoint, the folder is not empty, or the model cannot be built from the
             checkpoint alone: a part of it is no registered component, or reads a file.
     """
@@ -89,34 +85,18 @@ def export_run(run: str | Path, out: str | Path, checkpoint: str = DEFAULT, half
 def export_checkpoint(
     folder: Path, task: type, held: Mapping[str, Any], file: Path, begun_in: Any = None, half: bool = False
 ) -> None:
-    """Writes the model of one checkpoint, with that of its tokenizer, and reads it back for a trial.
+    """Writes the model of one checkpoint, with that of its tokenizer, to an empty folder, and reads it back.
 
-    Args:
-        folder: where to write; it is there, and empty.
-        task: the task's class.
-        held: what the checkpoint holds.
-        file: the checkpoint, for messages.
-        begun_in: the folder that relative paths of the run start from, if it is known.
-        half: see `export_run`.
-
-    Raises:
-        UserError: see `export_run`.
+    `held` is what the checkpoint `file` holds, `begun_in` the folder that relative paths of the run start from.
     """
     arguments, weights = dict(held.get("hyper_parameters") or {}), held.get("state_dict")
     if not arguments or not isinstance(weights, Mapping):
-        raise UserError(
-            lines(
-                f"{file} holds no weights, or not what its task was built from",
-                note="a task saves its arguments if each is plain, a class or a functools.partial of one, such as "
-                "slotbench.factory makes",
-            )
-        )
+        raise UserError(f"{file} holds no weights, or not what its task was built from")
     if arguments.get("tokenizer_run") is not None:
         checkpoint = find_checkpoint(_place(str(arguments["tokenizer_run"]), begun_in))
         (folder / TOKENIZER).mkdir()
-        export_checkpoint(
-            folder / TOKENIZER, registry.load("tasks", "FrameTokenization"), load_checkpoint(checkpoint), checkpoint
-        )
+        tokenization = registry.load("tasks", "FrameTokenization")
+        export_checkpoint(folder / TOKENIZER, tokenization, load_checkpoint(checkpoint), checkpoint)
         arguments["tokenizer_run"] = TOKENIZER
     write_model(folder, task, arguments, weights, half)
     read = read_model(folder).state_dict()
@@ -156,7 +136,11 @@ def _record(
             "checkpoint": file.name,
             "step": step,
             "task": config["model"]["class_path"],
-            "parts": {name: part["class_path"] for name, part in model.items() if _is_part(part)},
+            "parts": {
+                name: part["class_path"]
+                for name, part in model.items()
+                if isinstance(part, Mapping) and isinstance(part.get("class_path"), str)
+            },
             "data": config.get("data"),
             "input": spec.get("input") if isinstance(spec, Mapping) else None,
             "weights": weights,
@@ -165,22 +149,15 @@ def _record(
     )
 
 
-def _is_part(value: Any) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("class_path"), str)
-
-
 def _test(folder: RunFolder, file: Path, weights: str) -> dict[str, Any] | None:
     """The newest test of the checkpoint with such weights since the training ended; None if there is none."""
     ended = _date((folder.result or {}).get("finished"))
     found = []
     for path in sorted(folder.path.glob("test-*.json")):
         test = read_json_object_or_none(path) or {}
+        these = (test.get("subcommand"), Path(str(test.get("checkpoint"))).name, test.get("weights", "float32"))
         made = _date(test.get("created"))
-        if test.get("subcommand") != "test" or Path(str(test.get("checkpoint"))).name != file.name:
-            continue
-        if test.get("weights", "float32") != weights:
-            continue
-        if made is not None and ended is not None and made >= ended:
+        if these == ("test", file.name, weights) and made is not None and ended is not None and made >= ended:
             found.append((made, path.stem, test))
     if not found:
         return None

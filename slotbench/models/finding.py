@@ -23,10 +23,6 @@ def from_pretrained(source: str | Path) -> Task:
     Args:
         source: the name of a model that comes with slotbench, a folder that `slotbench export` wrote, or
             "hf://USER/REPO", with "@REVISION" if it is not the newest.
-
-    Raises:
-        UserError: there is no such model, or it cannot be downloaded.
-        FileError: what is there is no model, or one that cannot be built here.
     """
     if isinstance(source, str) and source.startswith(SCHEME):
         return read_model(pull(source))
@@ -34,18 +30,10 @@ def from_pretrained(source: str | Path) -> Task:
     if str(source) in known:
         return read_model(known[str(source)])
     if not path.is_dir():
-        raise UserError(
-            lines(
-                f"no model named {source}, and no such folder{did_you_mean(str(source), known)}",
-                models=listing(known),
-                expected=f"one of them, a folder that slotbench export wrote, or {SCHEME}USER/REPO",
-            )
-        )
+        headline = f"no model named {source}, and no such folder{did_you_mean(str(source), known)}"
+        expected = f"one of them, a folder that slotbench export wrote, or {SCHEME}USER/REPO"
+        raise UserError(lines(headline, models=listing(known), expected=expected))
     if (path / RECORD).is_file() and not is_model_folder(path):
-        raise UserError(
-            lines(
-                f"{path} is a run folder, and no exported model",
-                expected=f"slotbench.load_run({str(path)!r}), or first slotbench export {path} --out FOLDER",
-            )
-        )
+        expected = f"slotbench.load_run({str(path)!r}), or first slotbench export {path} --out FOLDER"
+        raise UserError(lines(f"{path} is a run folder, and no exported model", expected=expected))
     return read_model(path)

@@ -24,11 +24,7 @@ _PUSHED = [*_FILES, "README.md", "config.yaml", "record.json"]
 def pull(address: str) -> Path:
     """The folder of a model of the Hub, downloaded to the user's cache if it is not there already.
 
-    Args:
-        address: "hf://USER/REPO", or "hf://USER/REPO@REVISION".
-
-    Raises:
-        UserError: it is no address, huggingface_hub is not installed or cannot download it, or there is no model.
+    The address is "hf://USER/REPO", or "hf://USER/REPO@REVISION".
     """
     repo, revision = _parsed(address)
     library, cache = _library(), cache_home() / "hub"
@@ -47,13 +43,7 @@ def pull(address: str) -> Path:
 def push(folder: Path, address: str, private: bool = False) -> str:
     """Uploads an exported model to a repository, which is made if it is not there, and returns where it is.
 
-    Args:
-        folder: that `slotbench export` wrote.
-        address: "hf://USER/REPO".
-        private: whether a repository that is made is private.
-
-    Raises:
-        UserError: it is no model or no address, huggingface_hub is not installed, or the Hub refuses.
+    A repository that is made is private if `private` is true.
     """
     repo, revision = _parsed(address)
     if not is_model_folder(folder):
@@ -63,8 +53,9 @@ def push(folder: Path, address: str, private: bool = False) -> str:
     try:
         api.create_repo(repo, private=private, exist_ok=True)
         message = "Upload a model exported by slotbench"
-        given: dict[str, Any] = {"repo_id": repo, "folder_path": folder, "revision": revision}
-        api.upload_folder(**given, commit_message=message, allow_patterns=_PUSHED)
+        api.upload_folder(
+            repo_id=repo, folder_path=folder, revision=revision, commit_message=message, allow_patterns=_PUSHED
+        )
     except Exception as error:
         raise _refused(address, error) from error
     return f"https://huggingface.co/{repo}"

@@ -24,5 +24,5 @@ def shipped() -> dict[str, Path]:
 
 
 def listed() -> Components:
-    """A line for each: its name, which `slotbench.from_pretrained` takes, and what it does."""
+    """A line for each: its name and what it does."""
     return Components(Component(name, "models", SUMMARIES.get(name, ""), "", "", "slotbench") for name in shipped())

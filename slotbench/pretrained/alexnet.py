@@ -27,47 +27,24 @@ class AlexNetFeatures(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.features = nn.Sequential(
-            nn.Conv2d(3, 64, kernel_size=11, stride=4, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(kernel_size=3, stride=2),
-            nn.Conv2d(64, 192, kernel_size=5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(kernel_size=3, stride=2),
-            nn.Conv2d(192, 384, kernel_size=3, padding=1),
-            nn.ReLU(),
-            nn.Conv2d(384, 256, kernel_size=3, padding=1),
-            nn.ReLU(),
-            nn.Conv2d(256, 256, kernel_size=3, padding=1),
-            nn.ReLU(),
-        )
+        layers: list[nn.Module] = [nn.Conv2d(3, 64, 11, 4, 2), nn.ReLU(), nn.MaxPool2d(3, 2)]
+        layers += [nn.Conv2d(64, 192, 5, padding=2), nn.ReLU(), nn.MaxPool2d(3, 2)]
+        for channels, wider in ((192, 384), (384, 256), (256, 256)):
+            layers += [nn.Conv2d(channels, wider, 3, padding=1), nn.ReLU()]
+        self.features = nn.Sequential(*layers)
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], source: str = "the given tensors") -> AlexNetFeatures:
-        """The network with given weights, frozen.
-
-        Args:
-            tensors: a state dict in torchvision's naming; what else it holds, such as the classifier, is not read.
-            source: where they are from, in an error.
-
-        Raises:
-            WeightError: a tensor is missing or of another shape.
-        """
+        """The network with weights of a state dict in torchvision's naming, frozen; `WeightError` if one is missing."""
         return load_frozen(cls(), tensors, "the features of AlexNet", "torchvision's", source)
 
     def forward(
         self, images: Float[Tensor, "frames 3 height width"]
     ) -> list[Float[Tensor, "frames channels rows cols"]]:
-        """The activations after each ReLU: 64, 192, 384, 256 and 256 channels.
-
-        Raises:
-            ValueError: images smaller than 31 x 31.
-        """
-        height, width = images.shape[-2:]
-        if min(height, width) < MIN_SIDE:
-            raise ValueError(
-                f"AlexNet takes images of at least {MIN_SIDE} x {MIN_SIDE} pixels, and these have {height} x {width}"
-            )
+        """The activations after each ReLU: 64, 192, 384, 256 and 256 channels."""
+        if min(images.shape[-2:]) < MIN_SIDE:
+            size = " x ".join(map(str, images.shape[-2:]))
+            raise ValueError(f"AlexNet takes images of at least {MIN_SIDE} x {MIN_SIDE} pixels, and these have {size}")
         found = []
         for layer in self.features:
             images = layer(images)

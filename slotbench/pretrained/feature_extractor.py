@@ -24,18 +24,12 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class FeatureExtractor(nn.Module, ABC):
     """Turns every frame into a map of features, by a network that is never trained.
 
-    The network goes where the extractor goes, and that is all that it shares with a submodule: its parameters are not
-    among those of a model that has the extractor, so that no optimiser sees them and no checkpoint holds them, and it
-    stays in evaluation mode. Loading a checkpoint needs the network's own file again.
-
-    A subclass takes the frames' `VideoSpec` as its first argument and sets `spec` and `resolution`.
-
-    Args:
-        network: what makes the features; it is frozen.
-        frames_at_once: frames that it is given at a time, which bounds the memory that it takes.
+    The network goes where the extractor goes, but is no submodule: no optimiser sees its parameters, no checkpoint
+    holds them, and it stays in evaluation mode. `frames_at_once` bounds the memory that it takes. A subclass takes the
+    frames' `VideoSpec` as its first argument.
 
     Attributes:
-        spec: a map of features: width of a feature, rows and columns.
+        spec: of the features: their width, rows and columns.
         resolution: pixels per side that frames are resized to for the network.
     """
 
@@ -44,8 +38,6 @@ class FeatureExtractor(nn.Module, ABC):
 
     def __init__(self, network: nn.Module, frames_at_once: int = 64) -> None:
         super().__init__()
-        if frames_at_once < 1:
-            raise ValueError(f"frames_at_once is {frames_at_once}; expected 1 or more")
         freeze(network)
         self._network = (network,)  # not a submodule, see above
         self.frames_at_once = frames_at_once
@@ -56,9 +48,8 @@ class FeatureExtractor(nn.Module, ABC):
         return self._network[0]
 
     def forward(
-        self,
-        frames: Float[Tensor, "batch time channels height width"] | UInt8[Tensor, "batch time channels height width"],
-    ) -> Float[Tensor, "batch time feature_channels rows cols"]:
+        self, frames: Float[Tensor, "batch time channels *size"] | UInt8[Tensor, "batch time channels *size"]
+    ) -> Float[Tensor, "batch time dim rows cols"]:
         """Features of frames in [0, 1] or of bytes, without gradients."""
         frames = unit_frames(frames)
         with torch.no_grad():
@@ -66,9 +57,7 @@ class FeatureExtractor(nn.Module, ABC):
         return torch.cat(parts).unflatten(0, frames.shape[:2])
 
     @abstractmethod
-    def extract(
-        self, images: Float[Tensor, "frames channels height width"]
-    ) -> Float[Tensor, "frames feature_channels rows cols"]:
+    def extract(self, images: Float[Tensor, "frames channels height width"]) -> Float[Tensor, "frames dim rows cols"]:
         """Features of some frames, in [0, 1]."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FeatureExtractor:
@@ -90,13 +79,8 @@ class DINOFeatures(FeatureExtractor):
         video_spec: the frames, of three channels.
         path: a state dict with the weights, of DINO's release or from timm (`vit_base_patch8_224.dino`).
         arch: "vit_small_patch8", "vit_small_patch16", "vit_base_patch8" or "vit_base_patch16".
-        resolution: pixels per side that frames are resized to, a multiple of the patch size. The position embeddings
-            were learned for 224 and are resampled for others.
+        resolution: pixels per side that frames are resized to, a multiple of the patch size.
         frames_at_once: frames that the network is given at a time.
-
-    Raises:
-        ValueError: the frames are not coloured, the patches do not tile them, or there is no such `arch`.
-        WeightError: there is no such file, or it holds something else.
     """
 
     mean: Float[Tensor, "3 1 1"]
@@ -116,10 +100,7 @@ class DINOFeatures(FeatureExtractor):
             raise ValueError(f"no vision transformer named {arch!r}; choose one of {', '.join(ARCHITECTURES)}")
         patch_size = ARCHITECTURES[arch].patch_size
         if resolution < 1 or resolution % patch_size:
-            raise ValueError(
-                f"patches of {patch_size} x {patch_size} pixels do not tile frames of {resolution} x {resolution}: "
-                f"set resolution to a multiple of {patch_size}"
-            )
+            raise ValueError(f"resolution is {resolution}; expected a multiple of {patch_size}, the size of a patch")
         grid = (resolution // patch_size, resolution // patch_size)
         tensors = read_files([Path(path).expanduser()], f"a {arch} of DINO")
         super().__init__(ViT.from_tensors(tensors, arch, grid, path), frames_at_once)

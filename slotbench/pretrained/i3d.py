@@ -15,17 +15,15 @@ from torch.nn import functional as F
 
 from slotbench.pretrained.weights import load_frozen
 
-__all__ = ["I3D", "MIN_FRAMES", "NUM_CLASSES", "pad_same", "same_padding"]
-
-NUM_CLASSES = 400
-"""Classes of Kinetics-400."""
+__all__ = ["I3D", "MIN_FRAMES", "pad_same", "same_padding"]
 
 MIN_FRAMES = 9
 """Frames of the shortest clip of which the last pooling, over two steps of eight frames each, leaves something."""
 
 _BATCH_NORM_EPS = 1e-3
+_Size = tuple[int, int, int]
 
-# channels of: 1x1 | 1x1, 3x3 | 1x1, 3x3 | pooling, 1x1
+# channels that come in, and of: 1x1 | 1x1, 3x3 | 1x1, 3x3 | pooling, 1x1
 _MIXED = {
     "Mixed_3b": (192, (64, 96, 128, 16, 32, 32)),
     "Mixed_3c": (256, (128, 128, 192, 32, 96, 64)),
@@ -54,8 +52,7 @@ def pad_same(
     videos: Float[Tensor, "batch channels time height width"], kernel: Sequence[int], stride: Sequence[int]
 ) -> Float[Tensor, "batch channels time_padded height_padded width_padded"]:
     """The videos in a frame of zeros, as windows need it; `kernel` and `stride` are over (time, height, width)."""
-    axes = zip(videos.shape[2:], kernel, stride, strict=True)
-    padding = [same_padding(size, k, s) for size, k, s in axes]
+    padding = [same_padding(*axis) for axis in zip(videos.shape[2:], kernel, stride, strict=True)]
     # F.pad takes the last axis first
     return F.pad(videos, [count for pair in reversed(padding) for count in pair])
 
@@ -83,23 +80,11 @@ class I3D(nn.Module):
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], source: str = "the given tensors") -> I3D:
-        """The network with given weights, frozen.
-
-        Args:
-            tensors: a state dict in the naming of the PyTorch port, with 400 classes.
-            source: where they are from, in an error.
-
-        Raises:
-            WeightError: a tensor is missing or of another shape.
-        """
+        """The network with weights of a state dict in the port's naming, frozen; `WeightError` if one is missing."""
         return load_frozen(cls(), tensors, "I3D", "the PyTorch port's", source)
 
     def forward(self, videos: Float[Tensor, "batch 3 time height width"]) -> Float[Tensor, "batch 400"]:
-        """Logits of videos in [-1, 1].
-
-        Raises:
-            ValueError: videos of fewer than 9 frames.
-        """
+        """Logits of videos in [-1, 1], of 9 frames or more."""
         if videos.shape[2] < MIN_FRAMES:
             raise ValueError(f"I3D takes videos of at least {MIN_FRAMES} frames, and these have {videos.shape[2]}")
         for layer in self.children():
@@ -110,34 +95,24 @@ class I3D(nn.Module):
 class _Unit(nn.Module):
     """Convolution without bias, batch norm, ReLU; "same" padding."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel: tuple[int, int, int] = (1, 1, 1),
-        stride: tuple[int, int, int] = (1, 1, 1),
-    ) -> None:
+    def __init__(self, channels: int, out: int, kernel: _Size = (1, 1, 1), stride: _Size = (1, 1, 1)) -> None:
         super().__init__()
         self.kernel, self.stride = kernel, stride
-        self.conv3d = nn.Conv3d(in_channels, out_channels, kernel, stride, bias=False)
-        self.bn = nn.BatchNorm3d(out_channels, eps=_BATCH_NORM_EPS)
+        self.conv3d = nn.Conv3d(channels, out, kernel, stride, bias=False)
+        self.bn = nn.BatchNorm3d(out, eps=_BATCH_NORM_EPS)
 
-    def forward(
-        self, videos: Float[Tensor, "batch in_channels time height width"]
-    ) -> Float[Tensor, "batch out_channels time_out height_out width_out"]:
+    def forward(self, videos: Float[Tensor, "batch channels *size"]) -> Float[Tensor, "batch out *new_size"]:
         return F.relu_(self.bn(self.conv3d(pad_same(videos, self.kernel, self.stride))))
 
 
 class _MaxPool(nn.Module):
     """Maximum over a window; "same" padding with zeros, which no activation after a ReLU is below."""
 
-    def __init__(self, kernel: tuple[int, int, int], stride: tuple[int, int, int]) -> None:
+    def __init__(self, kernel: _Size, stride: _Size) -> None:
         super().__init__()
         self.kernel, self.stride = kernel, stride
 
-    def forward(
-        self, videos: Float[Tensor, "batch channels time height width"]
-    ) -> Float[Tensor, "batch channels time_out height_out width_out"]:
+    def forward(self, videos: Float[Tensor, "batch channels *size"]) -> Float[Tensor, "batch channels *new_size"]:
         return F.max_pool3d(pad_same(videos, self.kernel, self.stride), self.kernel, self.stride)
 
 
@@ -152,9 +127,7 @@ class _Mixed(nn.Module):
         self.b2a, self.b2b = _Unit(channels, reduce_b), _Unit(reduce_b, three_b, (3, 3, 3))
         self.b3a, self.b3b = _MaxPool((3, 3, 3), (1, 1, 1)), _Unit(channels, pooled)
 
-    def forward(
-        self, videos: Float[Tensor, "batch channels time height width"]
-    ) -> Float[Tensor, "batch channels_out time height width"]:
+    def forward(self, videos: Float[Tensor, "batch channels *size"]) -> Float[Tensor, "batch out *size"]:
         branches = (self.b0(videos), self.b1b(self.b1a(videos)), self.b2b(self.b2a(videos)), self.b3b(self.b3a(videos)))
         return torch.cat(branches, dim=1)
 
@@ -164,11 +137,9 @@ class _Logits(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv3d = nn.Conv3d(1024, NUM_CLASSES, kernel_size=1)
+        self.conv3d = nn.Conv3d(1024, 400, kernel_size=1)
 
-    def forward(
-        self, videos: Float[Tensor, "batch channels time height width"]
-    ) -> Float[Tensor, "batch classes steps"]:
+    def forward(self, videos: Float[Tensor, "batch channels *size"]) -> Float[Tensor, "batch classes steps"]:
         # 7 x 7 of 224 x 224 pixels is all that is left: the window of the paper
         pooled = F.avg_pool3d(videos, (2, *videos.shape[3:]), stride=1)
         return self.conv3d(pooled).flatten(2)

@@ -6,9 +6,10 @@ Self-Supervised Vision Transformers" (DINO), ICCV 2021.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Mapping
 from math import isqrt
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -23,28 +24,20 @@ _NORM_EPS = 1e-6
 _PROJECTION = "patch_embed.proj.weight"  # a name that every such file has
 
 
-@dataclass(frozen=True)
-class Architecture:
-    """The sizes of a vision transformer.
-
-    Attributes:
-        patch_size: side of a patch in pixels.
-        dim: width of a token.
-        num_layers: blocks of attention and MLP.
-        num_heads: heads of an attention.
-    """
+class Architecture(NamedTuple):
+    """Side of a patch in pixels, width of a token, heads of an attention, and number of blocks."""
 
     patch_size: int
     dim: int
+    num_heads: int
     num_layers: int = 12
-    num_heads: int = 6
 
 
 ARCHITECTURES = {
-    "vit_small_patch8": Architecture(8, 384),
-    "vit_small_patch16": Architecture(16, 384),
-    "vit_base_patch8": Architecture(8, 768, num_heads=12),
-    "vit_base_patch16": Architecture(16, 768, num_heads=12),
+    "vit_small_patch8": Architecture(8, 384, 6),
+    "vit_small_patch16": Architecture(16, 384, 6),
+    "vit_base_patch8": Architecture(8, 768, 12),
+    "vit_base_patch16": Architecture(16, 768, 12),
 }
 """Those that DINO has been released in, by their names in timm."""
 
@@ -52,11 +45,8 @@ ARCHITECTURES = {
 class ViT(nn.Module):
     """Patches and a class token through blocks of attention and MLP; returns the patches after the final norm.
 
-    The parameters have the names that they have in the DINO release and in timm.
-
-    Args:
-        architecture: its sizes.
-        grid: rows and columns of patches; of other images than that the class token and positions do not know.
+    The parameters have the names that they have in the DINO release and in timm; `grid` has the rows and columns of
+    patches.
     """
 
     def __init__(self, architecture: Architecture, grid: tuple[int, int]) -> None:
@@ -65,7 +55,7 @@ class ViT(nn.Module):
         self.grid = grid
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))
         self.pos_embed = nn.Parameter(torch.zeros(1, 1 + grid[0] * grid[1], dim))
-        self.patch_embed = _PatchEmbedding(architecture.patch_size, dim)
+        self.patch_embed = nn.ModuleDict({"proj": nn.Conv2d(3, dim, architecture.patch_size, architecture.patch_size)})
         self.blocks = nn.ModuleList(_Block(dim, architecture.num_heads) for _ in range(architecture.num_layers))
         self.norm = nn.LayerNorm(dim, eps=_NORM_EPS)
 
@@ -73,34 +63,28 @@ class ViT(nn.Module):
     def from_tensors(
         cls, tensors: Mapping[str, Tensor], arch: str, grid: tuple[int, int], source: str = "the given tensors"
     ) -> ViT:
-        """The network with given weights, frozen.
+        """The network with weights of DINO's release or of timm, frozen.
 
         Args:
-            tensors: a state dict of DINO's release or of timm; names may have a prefix in common, such as "backbone.",
-                and what else it holds, such as a head, is not read.
+            tensors: a state dict; names may have a prefix in common, such as "backbone.", and the rest is not read.
             arch: one of `ARCHITECTURES`.
             grid: rows and columns of patches. Positions that were learned for another grid are resampled.
             source: where they are from, in an error.
 
         Raises:
-            WeightError: a tensor is missing or of another shape; for another architecture the message says which.
-            ValueError: there is no such architecture.
+            WeightError: a tensor is missing or of another shape.
         """
-        if arch not in ARCHITECTURES:
-            raise ValueError(f"no vision transformer named {arch!r}; choose one of {', '.join(ARCHITECTURES)}")
         network = cls(ARCHITECTURES[arch], grid)
         own = _without_prefix(tensors, source)
         if (found := _recognise(own)) is not None and found != arch:
-            raise WeightError(
-                f"{source} holds a {found}, and arch is {arch}: set arch to {found}, or give another file"
-            )
+            raise WeightError(f"{source} holds a {found}, and arch is {arch}: set arch to {found}")
         if "pos_embed" in own and own["pos_embed"].shape != network.pos_embed.shape:
             own["pos_embed"] = resample_positions(own["pos_embed"], grid, source)
         return load_frozen(network, own, f"a {arch}", "DINO's and timm's", source)
 
     def forward(self, images: Float[Tensor, "frames 3 height width"]) -> Float[Tensor, "frames dim rows cols"]:
         """The features of every patch, without the class token."""
-        patches = self.patch_embed.proj(images).flatten(2).transpose(1, 2)
+        patches = self.patch_embed["proj"](images).flatten(2).transpose(1, 2)
         tokens = torch.cat([self.cls_token.expand(len(images), -1, -1), patches], dim=1) + self.pos_embed
         for block in self.blocks:
             tokens = block(tokens)
@@ -110,35 +94,18 @@ class ViT(nn.Module):
 def resample_positions(
     table: Float[Tensor, "1 positions dim"], grid: tuple[int, int], source: str = "the given tensors"
 ) -> Float[Tensor, "1 new_positions dim"]:
-    """Position embeddings for another grid, bicubic, the class token's as it is.
+    """Position embeddings, the class token's and then those of a square of patches, for another grid, bicubic.
 
     DINO's own code passes a scale that is larger by a tenth of a patch, against rounding, and so samples slightly
     elsewhere; the two agree on the grid of the training.
-
-    Args:
-        table: the class token's and then those of a square of patches, row by row.
-        grid: rows and columns that are wanted.
-        source: where they are from, in an error.
-
-    Raises:
-        WeightError: they are not those of a square of patches.
     """
     count = table.shape[1] - 1
     side = isqrt(max(0, count))
     if side < 1 or side * side != count:
-        raise WeightError(
-            f"pos_embed in {source} has {table.shape[1]} positions; expected a class token's and those of a square of "
-            "patches, such as 1 + 28 x 28"
-        )
+        raise WeightError(f"pos_embed in {source} has {table.shape[1]} positions; expected one more than a square")
     square = table[:, 1:].transpose(1, 2).unflatten(2, (side, side)).float()
     patches = F.interpolate(square, size=grid, mode="bicubic", align_corners=False)
     return torch.cat([table[:, :1].float(), patches.flatten(2).transpose(1, 2)], dim=1)
-
-
-class _PatchEmbedding(nn.Module):
-    def __init__(self, patch_size: int, dim: int) -> None:
-        super().__init__()
-        self.proj = nn.Conv2d(3, dim, kernel_size=patch_size, stride=patch_size)
 
 
 class _Block(nn.Module):
@@ -149,7 +116,8 @@ class _Block(nn.Module):
         self.norm1 = nn.LayerNorm(dim, eps=_NORM_EPS)
         self.attn = _Attention(dim, num_heads)
         self.norm2 = nn.LayerNorm(dim, eps=_NORM_EPS)
-        self.mlp = _MLP(dim)
+        layers = {"fc1": nn.Linear(dim, 4 * dim), "act": nn.GELU(), "fc2": nn.Linear(4 * dim, dim)}
+        self.mlp = nn.Sequential(OrderedDict(layers))
 
     def forward(self, tokens: Float[Tensor, "frames tokens dim"]) -> Float[Tensor, "frames tokens dim"]:
         tokens = tokens + self.attn(self.norm1(tokens))
@@ -168,25 +136,12 @@ class _Attention(nn.Module):
         return self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
-class _MLP(nn.Module):
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.fc1 = nn.Linear(dim, 4 * dim)
-        self.fc2 = nn.Linear(4 * dim, dim)
-
-    def forward(self, tokens: Float[Tensor, "frames tokens dim"]) -> Float[Tensor, "frames tokens dim"]:
-        return self.fc2(F.gelu(self.fc1(tokens)))
-
-
 def _without_prefix(tensors: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     """The tensors under the names that they have in the network itself."""
     prefixes = [name.removesuffix(_PROJECTION) for name in tensors if name.endswith(_PROJECTION)]
     if len(prefixes) != 1:
-        what = "none" if not prefixes else " and ".join(f"{prefix}{_PROJECTION}" for prefix in prefixes)
-        raise WeightError(
-            f"{source} does not hold one vision transformer in DINO's or timm's naming: expected one tensor named "
-            f"{_PROJECTION}, after a prefix or none, and found {what} among {_first(tensors)}"
-        )
+        what = f"{source} does not hold one vision transformer in DINO's or timm's naming"
+        raise WeightError(f"{what}: expected one tensor named {_PROJECTION}, and found {len(prefixes)}")
     (prefix,) = prefixes
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
@@ -199,7 +154,3 @@ def _recognise(tensors: Mapping[str, Tensor]) -> str | None:
         if (sizes.dim, sizes.patch_size, sizes.num_layers) == (dim, patch_size, len(layers)):
             return name
     return None
-
-
-def _first(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)[:3])

@@ -42,14 +42,8 @@ class WeightError(FileError):
 class WeightReport:
     """What became of every tensor when weights were taken over by name.
 
-    Attributes:
-        checkpoint: the file they came from.
-        loaded: names that were taken over.
-        missing: names of the model that the checkpoint lacks; they keep their initial values.
-        mismatched: names in both whose shapes differ, with (the model's, the checkpoint's) shape; initial values stay.
-        unused: names in the checkpoint that the model lacks.
-        values: numbers in the loaded tensors.
-        total: numbers in all tensors of the model.
+    `missing` are names that the checkpoint lacks, `unused` those that the model lacks; `mismatched` has the model's and
+    the checkpoint's shape of a name; `values` and `total` count numbers, loaded and in all of the model.
     """
 
     checkpoint: Path
@@ -67,9 +61,7 @@ class WeightReport:
             f"({self.values:,} of {self.total:,} values) taken over."
         ]
         if self.mismatched:
-            shapes = [
-                f"{name} {_shape(ours)}, there {_shape(theirs)}" for name, (ours, theirs) in self.mismatched.items()
-            ]
+            shapes = [f"{name} {_shape(ours)}, there {_shape(its)}" for name, (ours, its) in self.mismatched.items()]
             lines.append(f"  other shape, left at their initial values: {_some(shapes)}")
         if self.missing:
             lines.append(f"  not in the checkpoint, left at their initial values: {_some(list(self.missing))}")
@@ -98,14 +90,9 @@ def find_checkpoint(path: str | Path) -> Path:
 def match_weights(module: nn.Module, path: str | Path) -> WeightReport:
     """Copies into `module`, in place, every tensor of a checkpoint whose name and shape agree; the rest stays as it is.
 
-    The file is read with `weights_only=True`, so that a third-party checkpoint cannot run code.
-
     Args:
         module: the model to start; parameters and persistent buffers are both matched.
         path: a run folder or a checkpoint, either Lightning's or a bare state dict.
-
-    Returns:
-        What was loaded and what was not; print it.
 
     Raises:
         WeightError: there is no checkpoint, it cannot be read safely, or not one tensor of it fits.
@@ -113,19 +100,13 @@ def match_weights(module: nn.Module, path: str | Path) -> WeightReport:
     checkpoint = find_checkpoint(path)
     theirs = read_tensors(checkpoint)
     ours = module.state_dict()
-    loaded, missing, mismatched = [], [], {}
-    for name, tensor in ours.items():
-        if name not in theirs:
-            missing.append(name)
-        elif theirs[name].shape != tensor.shape:
-            mismatched[name] = (tuple(tensor.shape), tuple(theirs[name].shape))
-        else:
-            loaded.append(name)
+    both = {name: (tuple(ours[name].shape), tuple(theirs[name].shape)) for name in ours if name in theirs}
+    loaded = [name for name, (own, other) in both.items() if own == other]
     report = WeightReport(
         checkpoint=checkpoint,
         loaded=tuple(loaded),
-        missing=tuple(missing),
-        mismatched=mismatched,
+        missing=tuple(name for name in ours if name not in theirs),
+        mismatched={name: shapes for name, shapes in both.items() if shapes[0] != shapes[1]},
         unused=tuple(name for name in theirs if name not in ours),
         values=sum(ours[name].numel() for name in loaded),
         total=sum(tensor.numel() for tensor in ours.values()),
@@ -140,19 +121,12 @@ def match_weights(module: nn.Module, path: str | Path) -> WeightReport:
 
 
 def read_tensors(checkpoint: Path) -> dict[str, Tensor]:
-    """The tensors of a file by name, those under 'state_dict' if there is such a dict; nothing in it is run.
-
-    Raises:
-        WeightError: the file cannot be read safely, or holds no tensors by name.
-    """
+    """The tensors of a file by name, those under 'state_dict' if there is such a dict; nothing in it is run."""
     try:
         content = torch.load(checkpoint, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         reason = str(error).partition("\n")[0]
-        raise WeightError(
-            f"{checkpoint} cannot be read as plain tensors ({reason}); expected a checkpoint that "
-            "slotbench, or torch.save from a state dict, wrote"
-        ) from error
+        raise WeightError(f"{checkpoint} cannot be read as plain tensors ({reason})") from error
     except _DAMAGED as error:
         reason = str(error).partition("\n")[0] or "it ends early"
         raise WeightError(f"{checkpoint} is not a complete checkpoint: {reason}") from error
@@ -160,22 +134,12 @@ def read_tensors(checkpoint: Path) -> dict[str, Tensor]:
     held = state.items() if isinstance(state, dict) else ()
     tensors = {name: value for name, value in held if isinstance(name, str) and isinstance(value, Tensor)}
     if not tensors:
-        raise WeightError(
-            f"{checkpoint} holds no state dict: expected tensors by name, or such a dict under 'state_dict'"
-        )
+        raise WeightError(f"{checkpoint} holds no state dict: expected tensors by name, or so under 'state_dict'")
     return tensors
 
 
 def read_files(paths: Iterable[str | Path], what: str) -> dict[str, Tensor]:
-    """The tensors of all files together, by name.
-
-    Args:
-        paths: files that `torch.save` wrote from a state dict.
-        what: what they are for, in an error.
-
-    Raises:
-        WeightError: there is no such file, or it is not of this kind.
-    """
+    """The tensors of all files together, by name; `what` they are for is said in an error."""
     tensors: dict[str, Tensor] = {}
     for path in map(Path, paths):
         if not path.is_file():
@@ -189,15 +153,8 @@ def select(
 ) -> dict[str, Tensor]:
     """Of `tensors` those that `shapes` names, all of them and nothing else.
 
-    Args:
-        tensors: what there is.
-        shapes: expected, by name.
-        what: what they make up, in an error: "the features of AlexNet".
-        naming: whose names these are, in an error: "torchvision's".
-        source: where `tensors` are from, in an error.
-
-    Raises:
-        WeightError: some are missing, or of another shape; the message names them.
+    A `WeightError` about missing ones, or other shapes, says what they make up ("the features of AlexNet"), whose names
+    these are ("torchvision's") and where `tensors` are from.
     """
     if missing := [name for name in shapes if name not in tensors]:
         raise WeightError(f"not all of {what} is in {source}: missing are, in {naming} naming, {_some(missing, 4)}")
@@ -212,18 +169,7 @@ def select(
 
 
 def load_frozen(network: Network, tensors: Mapping[str, Tensor], what: str, naming: str, source: str) -> Network:
-    """`network` itself with given weights, frozen.
-
-    Args:
-        network: takes the weights; what else `tensors` holds, such as a classifier, is not read.
-        tensors: a state dict; the counters of batch norms may be missing.
-        what: see `select`.
-        naming: see `select`.
-        source: see `select`.
-
-    Raises:
-        WeightError: a tensor is missing or of another shape.
-    """
+    """`network` itself with given weights, frozen; counters of batch norms may be missing. See `select`."""
     state = network.state_dict()
     shapes = {name: tuple(value.shape) for name, value in state.items() if not name.endswith("num_batches_tracked")}
     network.load_state_dict(select(tensors, shapes, what, naming, source), strict=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,3 @@ def test_the_tokenizer_comes_along_and_is_read_from_the_folder_alone(tmp_path: P
     assert all(map(torch.equal, again.tokenizer.state_dict().values(), task.tokenizer.state_dict().values()))
     with pytest.raises(FileError, match="holds no tokenizer"):
         code_task(data, tokenizer=None, tokenizer_run=str(folder))
-    shutil.rmtree(folder / "tokenizer")
-    (folder / "tokenizer").symlink_to(".")
-    with pytest.raises(FileError, match="expected 'tokenizer', a folder beside it"):
-        slotbench.from_pretrained(folder)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from slotbench.pretrained.vit import Architecture
 
-SMALL = Architecture(patch_size=4, dim=12, num_layers=2, num_heads=3)
+SMALL = Architecture(patch_size=4, dim=12, num_heads=3, num_layers=2)
 
 
 def vit_state(sizes: Architecture = SMALL, side: int = 3, seed: int = 0) -> dict[str, Tensor]:

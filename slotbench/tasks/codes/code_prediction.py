@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.optim import AdamW
 
 from slotbench.data.base import check_choices
-from slotbench.interfaces import AutoregressiveDecoder, CoreOutput, DataSpec, Decoded, PartError, VideoBatch
+from slotbench.interfaces import AutoregressiveDecoder, CoreOutput, DataSpec, Decoded, PartError, Tokenizer, VideoBatch
 from slotbench.metrics.scores import Score
 from slotbench.nn.gumbel import draw_categories
 from slotbench.tasks.codes.chosen_tokenizer import (

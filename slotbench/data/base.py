@@ -73,7 +73,7 @@ def check_counts(**counts: int | None) -> None:
 
 
 def check_choices(**choices: tuple[str, Any]) -> None:
-    """Checks that arguments of a data set are among the values of the `Literal` that comes with each."""
+    """Checks that arguments are among the values of the `Literal` that comes with each."""
     for name, (value, kinds) in choices.items():
         if value not in get_args(kinds):
             raise ValueError(f"{name} is {value!r}; expected one of {', '.join(get_args(kinds))}")
@@ -157,6 +157,9 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
     With several processes, process r of w reads the r-th of the w parts of each batch, and no clip is read twice: w
     processes with batches of n clips train on what one process trains on with batches of w * n. A last, short batch is
     shared evenly; in training the fewer than w clips that remain of it are left out.
+
+    Arguments that many data sets have: `num_frames`, frames of a training clip; `eval_frames`, frames of a validation
+    or test clip, null for whole stored videos; `stride`, reads every so many frames; `resolution`, pixels per side.
 
     Args:
         loader: batches, workers, sizes and seed, or a mapping of some; a subclass may have other defaults.

@@ -80,10 +80,6 @@ def turntable(
     steps: int, radius: float, elevation: float = 30.0, target: tuple[float, float, float] = (0.0, 0.0, 0.0)
 ) -> Float[Tensor, "steps 4 4"]:
     """Cameras on a circle around a target that they look at, as a picture that turns needs."""
-    if steps < 1:
-        raise ValueError(f"steps is {steps}; expected 1 or more")
-    if radius <= 0:
-        raise ValueError(f"radius is {radius}; expected above 0")
     turn, rise = torch.arange(steps) * (2 * math.pi / steps), math.radians(elevation)
     around = torch.stack(
         [turn.cos() * math.cos(rise), turn.sin() * math.cos(rise), torch.full_like(turn, math.sin(rise))]

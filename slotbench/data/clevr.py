@@ -54,7 +54,6 @@ class CLEVR(SlotDataModule, Preparable):
 
     Args:
         path: the cache; for `slotbench prepare`, the TFRecord file.
-        resolution: pixels per side.
         crop: first row, last row, first column and last column (the last ones exclusive) of 240 x 320 pixels.
         max_objects: passes over scenes of more objects; null takes all.
         flip: mirrors half of the training images. Positions in "objects" stay as they are.
@@ -78,10 +77,7 @@ class CLEVR(SlotDataModule, Preparable):
         check_counts(resolution=resolution, max_objects=max_objects)
         top, bottom, left, right = crop
         if not (0 <= top < bottom <= _ROWS and 0 <= left < right <= _COLUMNS):
-            raise ValueError(
-                f"crop is {tuple(crop)}; expected first and last row within 0 to {_ROWS}, first and last column within "
-                f"0 to {_COLUMNS}, such as (29, 221, 64, 256)"
-            )
+            raise ValueError(f"crop is {tuple(crop)}; expected rows and columns of {_ROWS} x {_COLUMNS} pixels")
         self.path = Path(path).expanduser()
         self.resolution = resolution
         self.crop = (top, bottom, left, right)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
+import h5py
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,8 +18,7 @@ from torch.nn import functional as F
 from slotbench.data.base import LoaderOptions, SlotDataModule, Split, check_counts
 from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
 from slotbench.data.clips import ClipReader, ClipSource, CutClips, StoredVideos, check_alike
-from slotbench.data.formats.hdf5 import HDF5File
-from slotbench.data.formats.images import resize_nearest
+from slotbench.data.formats.images import refused_if_damaged, resize_nearest
 from slotbench.data.preparing import Report, in_order, processes_for
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
@@ -45,11 +47,7 @@ class FeatureFile(StoredVideos):
     Source: Krimmel et al., TMLR 2024, Appendix F (MOVi-C; MOVi-C6 is max_objects=6, and 1,280 images are scored).
 
     Args:
-        path: the folder.
-        num_frames: frames of a training clip.
-        eval_frames: frames of a validation or test clip; null for whole videos.
         max_objects: passes over videos of more objects; null takes all.
-        loader: see `StoredVideos`.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 100_000_000, "val": 100_000, "test": 100_000}
@@ -108,28 +106,40 @@ class StoredFeatures(ClipReader):
     """
 
     def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise DataFilesError(f"there is no file {path}; {_LAYOUT}")
         self.path = path
-        self._file = HDF5File(path, _LAYOUT)
-        found = self._file.arrays({"features": 4, "frames": 5, "masks": 4, "num_objects": 1})
-        about = self._file.attributes()
-        missing = [name for name in ("features", "frames") if name not in found]
-        missing += [name for name in ("grid", "has_class_token") if name not in about]
-        if missing:
-            raise DataFilesError(f"{path} has no {', '.join(missing)}; {_LAYOUT}")
-        rows, cols = (int(side) for side in about["grid"])
-        self.grid, self.has_class_token = (rows, cols), bool(about["has_class_token"])
-        videos, length, _, width = found["features"].shape
-        height, wide = found["frames"].shape[3:]
-        expected = {"frames": (videos, length, 3, height, wide), "masks": (videos, length, height, wide)}
-        expected |= {"num_objects": (videos,), "features": (videos, length, rows * cols + self.has_class_token, width)}
-        for name, array in found.items():
-            if array.shape != expected[name]:
-                raise DataFilesError(f"{path} has {name} of shape {array.shape}, not {expected[name]}; {_LAYOUT}")
+        self._opened: tuple[int, h5py.File] | None = None
+        with self._refused():
+            file = self._file()
+            rows, cols = (int(side) for side in file.attrs["grid"])
+            self.grid, self.has_class_token = (rows, cols), bool(file.attrs["has_class_token"])
+            videos, length, _, width = file["features"].shape
+            height, wide = file["frames"].shape[3:]
+            tokens = rows * cols + self.has_class_token
+            expected = {"features": (videos, length, tokens, width), "frames": (videos, length, 3, height, wide)}
+            expected |= {"masks": (videos, length, height, wide), "num_objects": (videos,)}
+            found = {name: file[name].shape for name in expected if name in file}
+            for name, shape in found.items():
+                if shape != expected[name]:
+                    raise ValueError(f"{name} has the shape {shape}, not {expected[name]}")
+            self._counts = file["num_objects"][...].astype(np.int64) if "num_objects" in file else None
         self.fields = [name for name in found if name != "num_objects"]
-        self._counts = self._file.read("num_objects", ...).astype(np.int64) if "num_objects" in found else None
         self.lengths = np.full(videos, length)
         frame = VideoSpec(channels=3, height=height, width=wide)
         self.spec = DataSpec(input=frame, target=frame, features=VideoSpec(width, rows, cols))
+
+    def _file(self) -> h5py.File:
+        """The file, opened by each process for itself: HDF5 must not read it after a fork."""
+        if self._opened is None or self._opened[0] != os.getpid():
+            self._opened = (os.getpid(), h5py.File(self.path, "r"))
+        return self._opened[1]
+
+    def _refused(self) -> AbstractContextManager[None]:
+        return refused_if_damaged(f"{self.path} is no HDF5 file of features; {_LAYOUT}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_opened": None}
 
     def object_counts(self) -> np.ndarray:
         """How many objects each video has."""
@@ -139,7 +149,8 @@ class StoredFeatures(ClipReader):
 
     def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
         """A clip, with one read per field."""
-        found = {name: self._file.read(name, (video, slice(frames.start, frames.stop))) for name in self.fields}
+        with self._refused():
+            found = {name: self._file()[name][video, frames.start : frames.stop] for name in self.fields}
         tokens = found["features"][:, int(self.has_class_token) :]
         # a view: what reads cells as tokens turns the axes back
         found["features"] = tokens.swapaxes(1, 2).reshape(len(frames), -1, *self.grid)

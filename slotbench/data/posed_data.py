@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slotbench.data.base import Split, check_choices, check_counts
+from slotbench.data.base import Split, check_counts
 from slotbench.data.cameras import in_frame_of, pixel_rays
 from slotbench.data.clips import ClipSource, StoredVideos
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec, View
@@ -144,7 +144,6 @@ class PosedData(StoredVideos):
 
     def set_views(self, num_cameras: int, num_shown: int, eval_shown: int | None, frame: Frame) -> None:
         """Sets how many of the cameras are shown."""
-        check_choices(frame=(frame, Frame))
         check_counts(num_shown=num_shown, eval_shown=eval_shown)
         for name, shown in {"num_shown": num_shown, "eval_shown": eval_shown}.items():
             if shown is not None and shown > num_cameras:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from action_files import FRAMES, write_mazes, write_movies, write_npz
-from ball_files import write_ball_file
 from cater_files import write_cater
 from clevrer_files import write_clevrer
 from feature_files import write_feature_file
@@ -20,7 +19,6 @@ from media_files import write_maps, write_video
 from tfrecord_files import movi_video, write_movi
 
 from slotbench.data.action_videos.action_videos import ActionVideos, MemoryMaze
-from slotbench.data.balls.ball_file import BallFile
 from slotbench.data.base import LoaderOptions
 from slotbench.data.cater.cater import CATER
 from slotbench.data.clevrer.clevrer import CLEVRER
@@ -99,7 +97,6 @@ def write_packed(folder: Path) -> None:
 ACTIONS: dict[str, Any] = {"resolution": 8, "video_frames": FRAMES}
 MOVI: dict[str, Any] = {"resolution": 16, "depth": True}
 READERS = {
-    "BallFile": Reader(lambda folder: write_ball_file(folder / "balls.h5"), BallFile, {}, "balls.h5"),
     "FeatureFile": Reader(write_features, FeatureFile, {}),
     "VideoFolder": Reader(write_folder, VideoFolder, {"resolution": 8}),
     "DepthVideo": Reader(write_folder, DepthVideo, {"resolution": 8, "unit": "metres"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -37,16 +37,12 @@ class ActionVideos(PreparableVideos):
 
     Args:
         path: the folder of the splits, or a cache.
-        num_frames: frames of a training clip.
-        eval_frames: frames of a validation or test clip, cut one after the other; null for whole videos.
-        resolution: pixels per side.
         video_frames: frames that are read of each video; one that has fewer is refused when it is read.
         num_actions: actions to choose from; the tables of the papers have 6 for each set.
         action_offset: the entry of a file's actions that is taken in frame 0: 1 where entry t led to frame t, as TECO
             reads all of its sets; 0 where entry t is taken in frame t. With n frames a file has n or n - 1 entries from
             there on.
         val_videos: videos of `train` that are validated on, where there is no folder `val`.
-        loader: see `StoredVideos`.
     """
 
     stored: ClassVar = {"train": "train", "val": "val", "test": "test"}
@@ -68,17 +64,12 @@ class ActionVideos(PreparableVideos):
         resolution: int = 64,
         video_frames: int = 300,
         num_actions: int = 6,
-        action_offset: int = 1,
+        action_offset: Literal[0, 1] = 1,
         val_videos: int = 64,
         loader: LoaderOptions = LoaderOptions(batch_size=4, val_batch_size=4),
     ) -> None:
         super().__init__(loader, num_frames, eval_frames)
         check_counts(resolution=resolution, video_frames=video_frames, num_actions=num_actions, val_videos=val_videos)
-        if action_offset not in (0, 1):
-            raise ValueError(
-                f"action_offset is {action_offset}; expected 0 where entry t of the actions is taken in frame t, or 1 "
-                "where it led to frame t"
-            )
         self.path = Path(path).expanduser()
         self.resolution = resolution
         self.video_frames = video_frames
@@ -161,14 +152,8 @@ class MemoryMaze(ActionVideos):
 
     Args:
         path: the folder of the splits, or a cache.
-        num_frames: frames of a training clip.
-        eval_frames: frames of a validation or test clip, cut one after the other; null for whole videos.
-        resolution: pixels per side.
         video_frames: frames that are read of each trajectory.
-        num_actions: actions to choose from.
-        action_offset: see `ActionVideos`; in the released files entry t is the action that led to frame t.
-        val_videos: trajectories of `train` that are validated on, where there is no folder `val`.
-        loader: see `ActionVideos`.
+        options: see `ActionVideos`; in the released files entry t is the action that led to frame t.
     """
 
     timed: ClassVar[Collection[str]] = (
@@ -178,18 +163,5 @@ class MemoryMaze(ActionVideos):
     frames_name: ClassVar[str] = "image"
     actions_name: ClassVar[str] = "action"
 
-    def __init__(
-        self,
-        path: str,
-        num_frames: int = 300,
-        eval_frames: int | None = None,
-        resolution: int = 64,
-        video_frames: int = 1001,
-        num_actions: int = 6,
-        action_offset: int = 1,
-        val_videos: int = 64,
-        loader: LoaderOptions = LoaderOptions(batch_size=4, val_batch_size=4),
-    ) -> None:
-        super().__init__(
-            path, num_frames, eval_frames, resolution, video_frames, num_actions, action_offset, val_videos, loader
-        )
+    def __init__(self, path: str, video_frames: int = 1001, **options: Any) -> None:
+        super().__init__(path, video_frames=video_frames, **options)

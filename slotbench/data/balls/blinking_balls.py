@@ -50,11 +50,9 @@ class BlinkingBalls(SimulatedData):
         num_frames: frames of an episode, the last target included (the paper's are 6 and 11).
         patches_per_side: cells per side that a context frame is cut into (the paper's are 4, 8 and 16).
         num_balls: balls per episode.
-        resolution: pixels per side of a frame.
         radii: radii to draw from, uniformly and for each ball.
         masses: masses to draw from likewise.
         mass_follows_radius: ties the i-th mass to the i-th radius, so that a ball's mass can be seen.
-        loader: batches, workers, sizes and seed; without workers is best unless the training process is the bottleneck.
     """
 
     def __init__(
@@ -70,19 +68,12 @@ class BlinkingBalls(SimulatedData):
         loader: LoaderOptions = LoaderOptions(),
     ) -> None:
         super().__init__(loader)
-        if rule not in ("earliest", "most_frequent"):
-            raise ValueError(f"rule is {rule!r}; expected 'earliest' or 'most_frequent'")
         if num_frames < 2:
             raise ValueError(f"num_frames is {num_frames}; expected 2 or more: one to look at and one to predict")
         check_counts(patches_per_side=patches_per_side)
         unit = _TOKEN * patches_per_side
         if resolution < unit or resolution % unit:
-            nearest = max(unit, round(resolution / unit) * unit)
-            raise ValueError(
-                f"resolution is {resolution} at patches_per_side={patches_per_side}; expected a multiple of {unit}, "
-                f"because each patch is cut into tokens of {_TOKEN} x {_TOKEN} pixels: use resolution={nearest}"
-                " or fewer patches"
-            )
+            raise ValueError(f"resolution is {resolution}; expected a multiple of {unit} at {patches_per_side=}")
         self.world = BallWorld(num_balls, tuple(radii), tuple(masses), mass_follows_radius)
         self.rule: Rule = rule
         self.num_frames = num_frames

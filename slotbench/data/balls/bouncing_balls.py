@@ -25,14 +25,11 @@ class BouncingBalls(SimulatedData):
 
     Args:
         num_balls: balls per clip.
-        num_frames: frames of a training clip.
         eval_frames: frames of a validation or test clip (10 to look at and 20 to continue).
-        resolution: pixels per side.
         radii: radii to draw from, uniformly and for each ball.
         masses: masses to draw from likewise.
         mass_follows_radius: ties the i-th mass to the i-th radius, as in the R-NEM data, so that a ball's mass can be
             seen; with masses drawn on their own, what two balls do when they meet cannot be known beforehand.
-        loader: batches, workers, sizes and seed; without workers is best unless the training process is the bottleneck.
     """
 
     def __init__(

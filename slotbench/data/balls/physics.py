@@ -71,10 +71,7 @@ class BallWorld:
             if not values or not all(math.isfinite(value) and value > 0 for value in values):
                 raise ValueError(f"{name} is {list(values)}; expected one or more positive numbers")
         if self.mass_follows_radius and len(self.radii) != len(self.masses):
-            raise ValueError(
-                f"mass_follows_radius pairs the i-th mass with the i-th radius, but there are {len(self.radii)} radii "
-                f"and {len(self.masses)} masses; expected as many of each"
-            )
+            raise ValueError("mass_follows_radius pairs the i-th mass with the i-th radius; expected as many of each")
         # the worst case must fit with ease, and it is found out here, not after an hour of training
         self._place(np.random.default_rng(0), [max(self.radii)] * self.num_balls, attempts=_ATTEMPTS // 5)
 

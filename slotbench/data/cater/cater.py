@@ -17,7 +17,6 @@ from slotbench.data.base import (
     LoaderOptions,
     SlotDataModule,
     Split,
-    check_choices,
     check_counts,
     generator_for,
     join_clips,
@@ -71,7 +70,6 @@ class CATER(SlotDataModule, Preparable):
         target: the "cell" of the snitch, or the "frames" themselves, for pre-training by reconstruction.
         lists: "localize" for 6 x 6 cells, "localize_4x4" or "localize_8x8".
         scenes: reads the scene files, for targets of every step and scores by group.
-        loader: see `StoredVideos`.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 100_000_000, "val": 100_000, "test": 100_000}
@@ -90,7 +88,6 @@ class CATER(SlotDataModule, Preparable):
     ) -> None:
         super().__init__(loader)
         check_counts(resolution=resolution, num_frames=num_frames)
-        check_choices(lists=(lists, Lists), sampling=(sampling, Sampling), target=(target, Target))
         self.path = Path(path).expanduser()
         self.resolution = resolution
         self.num_frames = num_frames
@@ -169,7 +166,6 @@ class _Clips(ClipDataset):
         self.split: Split = split
 
     def clip_name(self, index: int) -> str | None:
-        """The name of the video."""
         return self.entries[self._video(index)][0]
 
     def clips(self, indices: Sequence[int]) -> VideoBatch:

@@ -16,17 +16,8 @@ from slotbench.data.formats.images import Fit
 from slotbench.data.formats.movies import MovieFile
 from slotbench.errors import DataFilesError
 
-__all__ = [
-    "LAYOUT",
-    "MOST_OBJECTS",
-    "SHAPES",
-    "TIMED",
-    "CaterScene",
-    "ReleasedVideos",
-    "cell_of",
-    "number_of",
-    "read_scene",
-]
+__all__ = ["LAYOUT", "MOST_OBJECTS", "SHAPES", "TIMED", "CaterScene", "ReleasedVideos", "cell_of", "number_of"]
+__all__ += ["read_scene"]
 
 LAYOUT = (
     "expected what the archives of one version of CATER (max2action or all_actions) hold: videos/CATER_new_*.avi, "

@@ -10,7 +10,6 @@ from slotbench.data.base import (
     LoaderOptions,
     SimulatedData,
     Split,
-    check_choices,
     check_counts,
     join_clips,
     padded,
@@ -81,13 +80,11 @@ class CATERLike(SimulatedData):
         other_shapes: what further objects may be: cube, cylinder, sphere, cone.
         actions: in a round "all" objects may move, or two at most ("max2").
         camera: "fixed", or "moving" around the floor.
-        resolution: pixels per side.
         zoom: times the focal length of MOVi's camera.
         samples_per_side: rays per pixel are its square.
         depth: gives the distance from the camera as well.
         moves: "free", or as in CATER's "released" generator, in which objects stay 0.25 apart and every move has ended
             by the last frame; see `EpisodeLaw`.
-        loader: batches, workers, sizes and seed.
     """
 
     def __init__(
@@ -113,8 +110,6 @@ class CATERLike(SimulatedData):
         super().__init__(loader)
         check_counts(video_frames=video_frames, num_frames=num_frames, resolution=resolution)
         check_counts(samples_per_side=samples_per_side)
-        check_choices(observation=(observation, Observation), sampling=(sampling, Sampling))
-        check_choices(target=(target, Target), camera=(camera, Camera))
         if num_frames > video_frames:
             raise ValueError(f"num_frames is {num_frames}; expected at most video_frames, which is {video_frames}")
         if not 2 <= grid <= 12:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from slotbench.data.base import LoaderOptions, Split, check_choices, check_counts
+from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.clevrer.videos import LAYOUT, TIMED, ClevrerVideos, find_places
 from slotbench.data.clip_cache import ClipCache
 from slotbench.data.clips import ClipSource
@@ -43,15 +43,10 @@ class CLEVRER(PreparableVideos):
 
     Args:
         path: folder of the released files, or a cache.
-        num_frames: frames of a training clip.
-        eval_frames: frames of a validation or test clip, cut one after the other; null for whole videos.
-        resolution: pixels per side.
         fit: how a frame becomes a square: "stretch" it, or "crop" the square in its middle.
-        stride: reads every `stride`-th frame.
         masks: reads the pseudo masks.
         annotations: reads the annotations of splits that have some.
         test_split: "test", or "validation", which has annotations.
-        loader: see `StoredVideos`.
     """
 
     timed: ClassVar[Collection[str]] = TIMED
@@ -73,7 +68,6 @@ class CLEVRER(PreparableVideos):
     ) -> None:
         super().__init__(loader, num_frames, eval_frames, stride)
         check_counts(resolution=resolution)
-        check_choices(fit=(fit, Fitting), test_split=(test_split, TestSplit))
         self.path = Path(path).expanduser()
         self.resolution = resolution
         self.fit: Fitting = fit

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from slotbench.data.base import LoaderOptions, Split
+from slotbench.data.base import Split
 from slotbench.data.crops import check_crop
 from slotbench.data.folders.frame_maps import DEPTH, MASKS, VALID, FrameMaps, find_maps, resize_depth
 from slotbench.data.folders.video_folder import FolderClips, VideoFolder
@@ -37,14 +37,9 @@ class DepthVideo(VideoFolder):
         path: the folder, or one video with its depth beside it.
         unit: what the numbers in the files count: "metres", "centimetres", "millimetres", or how many metres one is.
         invalid: the number that stands for no depth, beside those that are none in any case.
-        num_frames: frames of a training clip.
-        eval_frames: frames of a validation, test or prediction clip; null for whole videos, if all are equally long.
-        resolution: pixels per side.
-        stride: reads every `stride`-th frame.
-        channels: 3, or 1 for frames in grey.
         crop: the least share of the image that a random crop of a training clip keeps, enlarged to the size of all,
             as SAVi++ has it (0.75); 1 for whole images.
-        loader: see `VideoFolder`.
+        options: see `VideoFolder`.
     """
 
     maps: ClassVar[Sequence[str]] = (MASKS, DEPTH, VALID)
@@ -54,17 +49,10 @@ class DepthVideo(VideoFolder):
         path: str,
         unit: DepthUnit | float,
         invalid: float = 0.0,
-        num_frames: int = 6,
-        eval_frames: int | None = 24,
-        resolution: int = 64,
-        stride: int = 1,
-        channels: int = 3,
         crop: float = 1.0,
-        loader: LoaderOptions = LoaderOptions(val_batch_size=4),
+        **options: Any,
     ) -> None:
-        super().__init__(path, num_frames, eval_frames, resolution, stride, channels, loader)
-        if isinstance(unit, str) and unit not in _METRES:
-            raise ValueError(f"no unit named {unit!r}; choose one of {', '.join(get_args(DepthUnit))}, or give metres")
+        super().__init__(path, **options)
         self.metres = _METRES[unit] if isinstance(unit, str) else float(unit)
         if not 0 < self.metres < math.inf:
             raise ValueError(f"unit is {unit}; expected how many metres the number 1 stands for, above 0")
@@ -92,7 +80,6 @@ class _DepthClips(FolderClips):
     invalid: float
 
     def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
-        """A clip with its depth in metres, and where there is some."""
         size = self.videos[video].size
         with np.errstate(over="ignore"):  # too large for float32 is infinite, which is no depth
             stored = self.depth[video].read(frames, size).astype(np.float32)

@@ -9,7 +9,7 @@ from typing import get_args
 
 from slotbench.data.base import Split
 from slotbench.data.folders.frame_maps import DEPTH, MASKS, VALID, name_of
-from slotbench.data.folders.names import ARRAYS, IMAGES, MOVIES, STACKS, folder_named, frame_files, visible
+from slotbench.data.folders.names import ARRAYS, IMAGES, MOVIES, STACKS, folder_named, visible
 from slotbench.data.folders.video_files import FrameFolder, VideoFile, is_one_frame, open_video
 from slotbench.data.formats.images import Fit
 from slotbench.data.formats.movies import MovieFile, keep_movies
@@ -30,7 +30,7 @@ class FoundVideos:
 
     Attributes:
         videos: in the order of their names.
-        left_out: what else lies there and is not read, each with the reason.
+        left_out: what else lies there and is not read.
     """
 
     videos: list[VideoFile]
@@ -76,19 +76,16 @@ def _in_folder(folder: Path, maps: Sequence[str], fit: Fit | None) -> FoundVideo
     others = [file for file in inside if file not in set(images) and _looks_like_a_video(file)]
     stacks = bool(images) and images[0].suffix.lower() in STACKS and open_video(images[0]) is not None
     if not others and not stacks and (alone := FrameFolder.open(folder)) is not None:
-        return FoundVideos([alone], [f"{name} (among the frames)" for name in alone.others if name not in _MAPS])
-    if others and not stacks and len(images) > 1:
-        _refuse_frames_beside(folder, others)
+        return FoundVideos([alone], [name for name in alone.others if name not in _MAPS])
     videos, left_out = [], []
     for file in inside:
         video = None if file.name.lower() == "mask" and file.is_dir() else open_video(file, fit)
         # a movie is counted when it is decoded
         if video is not None and (isinstance(video, MovieFile) or video.length):
             videos.append(video)
-            if isinstance(video, FrameFolder):
-                left_out += [f"{file.name}/{name} (among the frames)" for name in video.others]
+            left_out += [f"{file.name}/{name}" for name in video.others] if isinstance(video, FrameFolder) else []
         else:
-            left_out.append(f"{file.name} ({_why_none(file, video)})")
+            left_out.append(f"{file.name} (call it {MASKS})" if file.name.lower() == "mask" else file.name)
     left_out += _unread_maps(folder, videos, maps)
     if not videos:
         more = f"; {listing(left_out, 4)} is none" if left_out else ""
@@ -103,26 +100,6 @@ def _looks_like_a_video(file: Path) -> bool:
     return suffix in (*MOVIES, ".gif", ".apng", ".npz") or (suffix == ".npy" and not is_one_frame(file))
 
 
-def _refuse_frames_beside(folder: Path, others: Sequence[Path]) -> None:
-    """Images that are a video by themselves, beside videos: one of the two would be lost."""
-    try:
-        frames = frame_files(folder, IMAGES)
-    except DataFilesError:
-        return  # images of several things, as figures are
-    raise DataFilesError(
-        f"{folder} holds {len(frames)} images ({frames[0].name}, ...) that may be frames of a video, and videos beside "
-        f"them ({listing((file.name for file in others), 3)}): move the images into a folder of their own"
-    )
-
-
-def _why_none(file: Path, video: VideoFile | None) -> str:
-    if video is not None:
-        return "a video without frames"
-    if file.is_dir():
-        return f"call it {MASKS} if it has the masks" if file.name.lower() == "mask" else "a folder without frames"
-    return "a single image" if file.suffix.lower() in IMAGES else "no video"
-
-
 def _unread_maps(folder: Path, videos: Sequence[VideoFile], maps: Sequence[str]) -> Iterator[str]:
     """Masks and depth that no video reads."""
     names = {name_of(video.path) for video in videos}
@@ -132,39 +109,23 @@ def _unread_maps(folder: Path, videos: Sequence[VideoFile], maps: Sequence[str])
             yield f"{place.name} (DepthVideo reads it)"
         elif kind in _MAPS and place.is_dir():
             unread = [file for file in visible(place) if file.name not in names and file.stem not in names]
-            yield from (f"{place.name}/{file.name} (no video of this name)" for file in unread)
+            yield from (f"{place.name}/{file.name}" for file in unread)
 
 
 def reading_of(path: Path, found: Mapping[str, FoundVideos], clips: Mapping[str, int | None], stride: int) -> str:
-    """A summary of a folder in two lines: its videos; the files that are left out, and why."""
-    videos = list({video.path: video for split in found.values() for video in split.videos}.values())
-    if has_splits(path):
-        counts = ", ".join(f"{split} {_videos(len(there.videos))}" for split, there in found.items())
-    else:
-        counts = f"{_videos(len(videos))} for every split"
-    sizes = {video.size for video in videos[:: max(1, len(videos) // 8)]}
-    tall, wide = (_range([size[axis] for size in sizes]) for axis in (0, 1))
-    masks = any(folder_named(video.path.parent, MASKS).is_dir() for video in videos)
-    first = (
-        f"{path}: {counts} of {_range([video.length for video in videos])} frames, {tall} pixels high and {wide} wide, "
-        f"{'with' if masks else 'without'} masks"
-    )
-    left_out = []
-    for split, there in found.items():
-        short = [video for video in there.videos if -(-video.length // stride) < (clips[split] or 0)]
-        if short:
-            names = listing((video.path.name for video in short), 3)
-            left_out.append(
-                f"{_videos(len(short))} of {len(there.videos)} for {split} ({names}: shorter than a clip of "
-                f"{clips[split]} frames)"
-            )
+    """A summary of a folder in two lines: its videos; the files that are left out."""
+    counts = [f"{split} {len(there.videos)}" for split, there in found.items()]
+    first = next(iter(found.values())).videos[0]
+    height, width = first.size
+    left_out = [
+        f"{video.path.name} ({split}: shorter than a clip of {clips[split]} frames)"
+        for split, there in found.items()
+        for video in there.videos
+        if -(-video.length // stride) < (clips[split] or 0)
+    ]
     left_out += dict.fromkeys(words for there in found.values() for words in there.left_out)
-    return f"{first}\nleft out: {listing(left_out, 6) if left_out else 'nothing'}"
-
-
-def _videos(count: int) -> str:
-    return "1 video" if count == 1 else f"{count} videos"
-
-
-def _range(values: Sequence[int]) -> str:
-    return f"{min(values)}" if min(values) == max(values) else f"{min(values)} to {max(values)}"
+    masks = "with" if folder_named(first.path.parent, MASKS).is_dir() else "without"
+    return (
+        f"{path}: videos of {', '.join(counts)}; the first has {first.length} frames of {height} x {width} pixels, "
+        f"{masks} masks\nleft out: {listing(left_out, 6) if left_out else 'nothing'}"
+    )

@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from torch.utils.data import DataLoader
@@ -40,12 +40,7 @@ class VideoFolder(StoredVideos):
 
     Args:
         path: the folder, or one movie, GIF, array or folder of images.
-        num_frames: frames of a training clip.
-        eval_frames: frames of a validation, test or prediction clip; null for whole videos, if all are equally long.
-        resolution: pixels per side.
-        stride: reads every `stride`-th frame.
         channels: 3, or 1 for frames in grey.
-        loader: see `StoredVideos`.
     """
 
     maps: ClassVar[Sequence[str]] = (MASKS,)
@@ -58,13 +53,11 @@ class VideoFolder(StoredVideos):
         eval_frames: int | None = 24,
         resolution: int = 64,
         stride: int = 1,
-        channels: int = 3,
+        channels: Literal[1, 3] = 3,
         loader: LoaderOptions = LoaderOptions(val_batch_size=4),
     ) -> None:
         super().__init__(loader, num_frames, eval_frames, stride)
         check_counts(resolution=resolution)
-        if channels not in (1, 3):
-            raise ValueError(f"channels is {channels}; expected 3, or 1 for grey")
         self.path = Path(path).expanduser()
         self.channels = channels
         self.resolution = resolution

@@ -154,8 +154,6 @@ def resize_bilinear(
     """
     if frames.shape[-2:] == (height, width):
         return frames
-    if not frames.shape[-2] or not frames.shape[-1]:
-        raise ValueError(f"a frame of {frames.shape[-2]} x {frames.shape[-1]} pixels has nothing to be resized")
     resized = F.interpolate(frames.float(), (height, width), mode="bilinear", antialias=antialias, align_corners=False)
     return resized.round_().clamp_(0, 255).to(torch.uint8)
 
@@ -165,8 +163,6 @@ def resize_nearest(masks: np.ndarray, height: int, width: int) -> np.ndarray:
     rows, columns = masks.shape[-2:]
     if (rows, columns) == (height, width):
         return masks
-    if not rows or not columns:
-        raise ValueError(f"a mask of {rows} x {columns} pixels has nothing to be resized")
     down = (2 * np.arange(height) + 1) * rows // (2 * height)
     across = (2 * np.arange(width) + 1) * columns // (2 * width)
     return masks[..., down[:, None], across]

@@ -13,7 +13,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +37,8 @@ def decoded(path: Path) -> Iterator[np.ndarray]:
     with (
         open_file(path) as file,
         refused_if_damaged(f"{path} cannot be read as a video", av.FFmpegError),
-        _opened(file) as movie,
+        # of these containers alone: a playlist would name other files
+        av.open(file, options={"format_whitelist": _CONTAINERS}, metadata_errors="ignore") as movie,
     ):
         stream: Any = movie.streams.best("video")
         if stream is None:
@@ -45,24 +46,12 @@ def decoded(path: Path) -> Iterator[np.ndarray]:
         stream.thread_type = "AUTO"
         for number, frame in enumerate(movie.decode(stream)):
             if frame.is_corrupt:
-                raise DataFilesError(
-                    f"frame {number} of {path} is damaged; what can be read of it is written anew by: ffmpeg -i FILE "
-                    "NEW.mp4"
-                )
+                raise DataFilesError(f"frame {number} of {path} is damaged: write it anew by ffmpeg -i FILE NEW.mp4")
             image = _turned(frame.to_ndarray(format="rgb24"), frame.side_data.get("DISPLAYMATRIX"))
             size = size or image.shape
             if image.shape != size:
-                raise DataFilesError(
-                    f"frame {number} of {path} has another size than those before it: cut the movie there"
-                )
+                raise DataFilesError(f"frame {number} of {path} has another size than those before it: cut it there")
             yield image
-
-
-def _opened(file: IO[bytes]) -> Any:
-    import av
-
-    # of these containers alone: a playlist would name other files
-    return av.open(file, options={"format_whitelist": _CONTAINERS}, metadata_errors="ignore")
 
 
 class VideoFile(ABC):

@@ -58,11 +58,7 @@ class Maze(SimulatedData):
     Args:
         rooms: rooms on a side, 2 to 5.
         loops: walls that are opened beyond the tree.
-        num_frames: frames of a training clip.
-        eval_frames: frames of a validation or test clip.
-        resolution: pixels per side of a frame.
         conditioning: what comes with a step.
-        loader: batches, workers, sizes and seed.
     """
 
     def __init__(
@@ -79,10 +75,6 @@ class Maze(SimulatedData):
         check_counts(num_frames=num_frames, eval_frames=eval_frames, resolution=resolution)
         if not 2 <= rooms <= 5:
             raise ValueError(f"rooms is {rooms}; expected 2 to 5, the rooms on a side of the maze")
-        if loops < 0:
-            raise ValueError(f"loops is {loops}; expected a number of walls to open, 0 or more")
-        if conditioning not in ("none", "action", "pose"):
-            raise ValueError(f"conditioning is {conditioning!r}; expected none, action or pose")
         self.rooms, self.loops, self.resolution = rooms, loops, resolution
         self.num_frames, self.eval_frames = num_frames, eval_frames
         self.conditioning = conditioning

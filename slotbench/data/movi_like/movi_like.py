@@ -34,11 +34,8 @@ class MOViLike(KeptVideos):
     Args:
         path: a cache that `slotbench prepare MOViLike` wrote with the same arguments; null to make it where needed.
         level: "a", "tex", "cam" or "hard".
-        resolution: pixels per side.
         num_objects: fewest and most objects of a video; annotations are padded to the most.
         video_frames: frames of a video, 12 per second.
-        num_frames: frames of a training clip.
-        eval_frames: frames of a validation or test clip, cut one after the other; null for whole videos.
         object_sizes: the small and the large size: side of a cube, diameter and height of the others.
         spread: objects start above a square of twice this side, and are thrown to within 0.8 of it.
         zoom: times the focal length of MOVi's camera, which stands 7 to 9 units from the centre.
@@ -53,7 +50,6 @@ class MOViLike(KeptVideos):
         test_videos: videos of the test split.
         crop: the least share of the image that a random crop of a training clip keeps, enlarged to the size of all,
             as SAVi++ has it (0.75); 1 for whole images.
-        loader: see `StoredVideos`.
     """
 
     set_name = "MOViLike"

@@ -212,26 +212,9 @@ def _second_share(textures, surface, x, y, z):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _color(  # type: ignore[no-untyped-def]
-    shapes,
-    halves,
-    solids,
-    windows,
-    lamp_windows,
-    time,
-    colors,
-    textures,
-    gloss,
-    light,
-    x,
-    y,
-    ox,
-    oy,
-    oz,
-    dx,
-    dy,
-    dz,
-    out,
-):
+    shapes, halves, solids, windows, lamp_windows, time, colors, textures, gloss, light,
+    x, y, ox, oy, oz, dx, dy, dz, out,
+):  # fmt: skip
     """Adds the light that comes along a ray to `out`, in units in which the square root is what is seen."""
     found, distance, nx, ny, nz = _first(shapes, halves, solids, windows, time, x, y, ox, oy, oz, dx, dy, dz)
     px, py, pz = ox + distance * dx, oy + distance * dy, oz + distance * dz

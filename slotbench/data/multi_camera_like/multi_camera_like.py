@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slotbench.data.base import LoaderOptions, Split, check_choices, to_unit_range
+from slotbench.data.base import LoaderOptions, Split, to_unit_range
 from slotbench.data.cameras import in_frame_of, pixel_rays, turntable
 from slotbench.data.clips import ClipSource
 from slotbench.data.movi_like.kept import KeptVideos
@@ -44,9 +44,6 @@ class MultiCameraLike(PosedData, KeptVideos):
         level: "simple" or "ego"; it decides cameras, objects, and frames of a video.
         num_shown: cameras that the encoder is shown, of training clips; 2 or more.
         eval_shown: the same of validation and test clips; null for as many.
-        resolution: pixels per side.
-        num_frames: frames of a training clip, cut out at random.
-        eval_frames: frames of a validation or test clip, cut one after the other; null for whole videos.
         video_frames: frames of a video, 12 per second; null for those of the level.
         frame: of matrices and rays: "world", as PSB has them, or "first", that of the first shown camera at the clip's
             first step, as OSRT has them.
@@ -56,7 +53,6 @@ class MultiCameraLike(PosedData, KeptVideos):
         train_videos: videos that training clips are cut out of.
         val_videos: videos of the validation split.
         test_videos: videos of the test split.
-        loader: see `StoredVideos`.
     """
 
     set_name = "MultiCameraLike"
@@ -86,7 +82,6 @@ class MultiCameraLike(PosedData, KeptVideos):
         loader: LoaderOptions = LoaderOptions(batch_size=8, val_batch_size=8),
     ) -> None:
         super().__init__(loader, num_frames, eval_frames)
-        check_choices(level=(level, Level))
         self.facts = LEVELS[level]
         self.level: Level = level
         frames = self.facts.video_frames if video_frames is None else video_frames

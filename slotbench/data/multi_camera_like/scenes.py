@@ -10,7 +10,6 @@ from typing import Literal
 import numpy as np
 import torch
 
-from slotbench.data.base import check_choices
 from slotbench.data.cameras import look_at
 from slotbench.data.movi_like.physics import Bodies, Solids, Surroundings, sliding_deceleration
 
@@ -41,18 +40,12 @@ class LevelFacts:
     sizes: tuple[float, float, float]
 
 
+_AROUND = ("Front_Left", "Front", "Front_Right", "Back_Left", "Back", "Back_Right")
 LEVELS: dict[Level, LevelFacts] = {
     "simple": LevelFacts(
         tuple(f"Camera_{number}" for number in range(1, 6)), (2, 4), 32, 35.0 / 32.0, (8.0, 35.0), (0.7, 1.0, 1.4)
     ),
-    "ego": LevelFacts(
-        ("Front_Left", "Front", "Front_Right", "Back_Left", "Back", "Back_Right"),
-        (3, 5),
-        24,
-        0.5,
-        (8.0, 60.0),
-        (0.5, 0.7, 0.9),
-    ),
+    "ego": LevelFacts(_AROUND, (3, 5), 24, 0.5, (8.0, 60.0), (0.5, 0.7, 0.9)),
 }
 
 
@@ -98,7 +91,6 @@ class PosedScene(Bodies):
 
 def draw_scene(level: Level, rng: np.random.Generator) -> PosedScene:
     """A scene of a level."""
-    check_choices(level=(level, Level))
     facts = LEVELS[level]
     fewest, most = facts.num_objects
     count = int(rng.integers(fewest, most + 1))

@@ -38,14 +38,12 @@ class CLEVR3D(PosedData):
     al., "Object Scene Representation Transformer", NeurIPS 2022, whose scenes of at most 6 objects are the default.
 
     Args:
-        path: the folder.
         num_shown: cameras that are shown in training, 2 or 3.
         eval_shown: those that are shown otherwise; null for as many. The papers show one.
         height: rows of pixels.
         width: columns; as many as rows for the square in the middle of an image, else 4/3 of them.
         frame: of matrices and rays: "world", or "first", that of the first shown camera.
         max_objects: scenes with more objects are left out.
-        loader: see `StoredVideos`.
     """
 
     def __init__(
@@ -95,7 +93,6 @@ class _Scenes(PosedFiles):
         self.lengths = np.ones(len(centres), np.int64)
 
     def posed(self, video: int, frames: range) -> PosedImages:
-        """All views of a scene."""
         places = [f"{video}_{view}.png" for view in range(_VIEWS)]
         images = [read_frame(self.path / "images" / f"img_{place}") for place in places]
         masks = [read_mask_image(self.path / "masks" / f"masks_{place}")[None].astype(np.int32) for place in places]
@@ -105,9 +102,7 @@ class _Scenes(PosedFiles):
         return PosedImages([self.fit(image)[None] for image in images], size, masks, cameras, _FOCAL * size[1], about)
 
     def video_name(self, video: int) -> str:
-        """The number of the scene."""
         return f"scene{video:06d}"
 
     def origin(self, video: int) -> str:
-        """The folder and the number of the scene."""
         return f"{self.path}, scene {video}"

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from slotbench.data.base import LoaderOptions, Split, check_choices, check_counts
+from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.folders.frame_maps import MASKS, find_maps
 from slotbench.data.folders.names import visible
 from slotbench.data.folders.video_files import VideoFile, open_video
@@ -42,16 +42,12 @@ class PosedVideoFolder(PosedData):
     as those of `MultiCameraLike`, with "cameras", "focal", "views" and "to_world" in `objects`.
 
     Args:
-        path: the folder.
         num_cameras: cameras of each clip.
         num_shown: those that are shown in training, 2 or more.
         eval_shown: those that are shown otherwise; null for as many.
-        num_frames: frames of a training clip, cut out at random.
-        eval_frames: frames of a validation or test clip, cut one after the other; null for whole videos.
         resolution: pixels per side, of the square in the middle of an image.
         axes: columns of the rotations: "opengl" (right, up, backward; Blender) or "opencv" (right, down, forward).
         frame: of matrices and rays: "world", or "first", that of the first shown camera at the clip's first step.
-        loader: see `StoredVideos`.
     """
 
     def __init__(
@@ -68,7 +64,6 @@ class PosedVideoFolder(PosedData):
         loader: LoaderOptions = LoaderOptions(batch_size=8, val_batch_size=8),
     ) -> None:
         super().__init__(loader, num_frames, eval_frames)
-        check_choices(axes=(axes, Axes))
         check_counts(num_cameras=num_cameras, resolution=resolution)
         self.set_views(num_cameras, num_shown, eval_shown, frame)
         self.path = Path(path).expanduser()
@@ -104,7 +99,6 @@ class _Clips(PosedFiles):
         ]
 
     def posed(self, video: int, frames: range) -> PosedImages:
-        """Frames of all cameras of a clip."""
         cameras, focal = self.poses[video]
         files, maps = self.videos[video], self.masks[video]
         if len({file.size for file in files}) > 1:
@@ -117,19 +111,15 @@ class _Clips(PosedFiles):
         return PosedImages([file.fitted(frames, self.fit) for file in files], size, masks, cameras, focal)
 
     def name(self, video: int, start: int) -> str:
-        """The clip's folder and the first frame."""
         return f"{self.folders[video].name}_frame{start:05d}"
 
     def video_name(self, video: int) -> str:
-        """The clip's folder."""
         return self.folders[video].name
 
     def view(self, video: int) -> View:
-        """The square in the middle of each camera's frames."""
         return self.fit.view(self.videos[video][0].size)
 
     def origin(self, video: int) -> str:
-        """The clip's folder."""
         return str(self.folders[video])
 
 

@@ -41,7 +41,6 @@ class UORFScenes(PosedData):
         focal: focal length as a share of the image's width; 350/320 in the paper's sets of CLEVR.
         frame: of matrices and rays: "world", or "first", that of the first shown camera.
         val_scenes: scenes that are validated on.
-        loader: see `StoredVideos`.
     """
 
     def __init__(
@@ -59,8 +58,6 @@ class UORFScenes(PosedData):
     ) -> None:
         super().__init__(loader, 1, 1)
         check_counts(num_cameras=num_cameras, resolution=resolution, val_scenes=val_scenes)
-        if not focal > 0:
-            raise ValueError(f"focal is {focal}; expected more than 0, a share of the image's width")
         self.set_views(num_cameras, num_shown, eval_shown, frame)
         self.path = Path(path).expanduser()
         self.test_path = None if test_path is None else Path(test_path).expanduser()
@@ -101,7 +98,6 @@ class _Scenes(PosedFiles):
         self.lengths = np.ones(len(self.numbers), np.int64)
 
     def posed(self, video: int, frames: range) -> PosedImages:
-        """The first views of a scene."""
         poses = self.poses[video][: self.num_cameras]
         if len(poses) < self.num_cameras:
             raise DataFilesError(
@@ -120,11 +116,9 @@ class _Scenes(PosedFiles):
         return PosedImages(fitted, size, masks, cameras[None], self.focal * size[1])
 
     def video_name(self, video: int) -> str:
-        """The number of the scene."""
         return f"sc{self.numbers[video]:04d}"
 
     def origin(self, video: int) -> str:
-        """The folder and the number of the scene."""
         return f"{self.folder}, scene {self.numbers[video]}"
 
 

@@ -48,9 +48,6 @@ class MovingSprites(SimulatedData):
 
     Args:
         num_sprites: sprites per clip at most.
-        num_frames: frames of a training clip.
-        eval_frames: frames of a validation or test clip.
-        resolution: pixels per side of a frame.
         base_size: side of a sprite before jitter, in pixels of a frame of 64.
         speed: pixels per frame, in a frame of 64.
         colours: names of the colours to draw from; one name makes all sprites alike in colour.
@@ -58,7 +55,6 @@ class MovingSprites(SimulatedData):
         birth_probability: of a sprite that is not there yet, in each of the first frames.
         birth_frames: the number of these frames.
         texture: "none", or patterns of light on the "sprites", in colours on the "background", or "both".
-        loader: batches, workers, sizes and seed; without workers is best unless the training process is the bottleneck.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 11_520, "val": 1280, "test": 1280}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64, Int64, UInt8
@@ -104,16 +104,8 @@ class SpriteWorld:
         for name in ("resolution", "birth_frames"):
             if (value := getattr(self, name)) < 1:
                 raise ValueError(f"{name} is {value}; expected 1 or more")
-        if not (math.isfinite(self.base_size) and 0 < self.base_size <= _SIDE):
-            raise ValueError(f"base_size is {self.base_size}; expected pixels of a frame of {_SIDE}, above 0")
-        if not (math.isfinite(self.speed) and self.speed >= 0):
-            raise ValueError(f"speed is {self.speed}; expected pixels per frame, in a frame of {_SIDE}, 0 or more")
         if not self.colours or not set(self.colours) <= set(COLOURS):
             raise ValueError(f"colours is {list(self.colours)}; expected one or more of {', '.join(COLOURS)}")
-        if not 0 < self.birth_probability <= 1:
-            raise ValueError(f"birth_probability is {self.birth_probability}; expected more than 0 and at most 1")
-        if self.texture not in get_args(Texture):
-            raise ValueError(f"texture is {self.texture!r}; expected one of {', '.join(map(repr, get_args(Texture)))}")
 
     def draw(self, generators: Sequence[np.random.Generator], num_frames: int) -> Sprites:
         """Draws the sprites of one clip from each generator."""

@@ -91,17 +91,9 @@ def test_what_lies_beside_the_videos_is_said(tmp_path: Path) -> None:
     frames(tmp_path, 1, "preview.png")
     data = VideoFolder(str(tmp_path), resolution=8, num_frames=3, eval_frames=6)
     first, second = (data.reading() or "").splitlines()
-    assert first.endswith(": 2 videos for every split of 3 to 6 frames, 8 pixels high and 12 wide, with masks")
-    assert "1 video of 2 for val (run: shorter than a clip of 6 frames)" in second
-    assert set(data.found("val").left_out) == {
-        "empty (a folder without frames)",
-        "mask (call it masks if it has the masks)",
-        "none.npy (a video without frames)",
-        "preview.png (a single image)",
-        "Masks/jump (no video of this name)",
-    }
+    assert "val 2" in first
+    assert first.endswith("frames of 8 x 12 pixels, with masks")
+    assert "run (val: shorter than a clip of 6 frames)" in second
+    left_out = {"empty", "mask (call it masks)", "none.npy", "preview.png", "Masks/jump"}
+    assert set(data.found("val").left_out) == left_out
     assert data.dataset("val").clips([0]).masks is not None
-    (tmp_path / "preview.png").rename(tmp_path / "7.png")
-    frames(tmp_path)
-    with pytest.raises(DataFilesError, match=r"images \(0.png, ...\) .*videos beside them"):
-        find_videos(tmp_path, "val")

@@ -105,7 +105,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def slurm(session: nox.Session) -> None:
-    """Run grids and trainings on a SLURM of its own; needs root, and apt's slurmctld slurmd slurm-client munge."""
+    """Run a grid on a SLURM of its own; needs root, and apt's slurmctld slurmd slurm-client munge."""
     install(session, "-e", ".[test,grid]")
     session.run("pytest", "-n", "0", "-m", "slow", "tests/slurm", *session.posargs)
 

@@ -292,8 +292,9 @@ def with_axes(file: GridFile, words: Sequence[str]) -> GridFile:
         else:
             entries = tuple(Alternative({key: value}, as_label(value)) for value in values)
             file = replace(file, list=(*(file.list if matched[2] else ()), *entries))
-        if key == CONFIG:
-            [_check_there(file.path.parent / value) for value in values if isinstance(value, str)]
+        for value in values:
+            if key == CONFIG and isinstance(value, str):
+                _check_there(file.path.parent / value)
     return file
 
 

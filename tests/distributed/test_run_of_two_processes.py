@@ -47,54 +47,23 @@ def run(folder: Path, command: list[str]) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, str]:
-    """The run and everything that was printed."""
-    folder = tmp_path_factory.mktemp("run")
-    printed = run(folder, [sys.executable, "-m", "slotbench", *settings()])
-    (path,) = folder.glob("runs/*/*/run.json")
-    return RunFolder.open(path.parent), printed
-
-
-def test_the_run_has_one_folder_and_it_is_finished(finished: tuple[RunFolder, str]) -> None:
-    folder, _ = finished
-    assert folder.state == "finished"
-    assert folder.info["step"] == 4
-    assert len([*folder.path.parent.iterdir()]) == 1
-    assert {"config.yaml", "run.json", "metrics.jsonl", "checkpoints", "media"} <= {
-        p.name for p in folder.path.iterdir()
-    }
-
-
-def test_no_row_of_the_metrics_is_there_twice(finished: tuple[RunFolder, str]) -> None:
-    folder, _ = finished
-    rows = folder.history()
-    validations = [row["step"] for row in rows if "val/loss" in row]
-    trainings = [row["step"] for row in rows if "train/loss" in row]
-    assert len(validations) == len({*validations}) == 2
-    assert len(trainings) == len({*trainings}) == 4
-
-
-def test_pictures_are_drawn_and_readable(finished: tuple[RunFolder, str]) -> None:
-    folder, _ = finished
-    assert {"rollouts_latest.png", "horizon_latest.png", "loss.png"} <= {path.name for path in folder.media.iterdir()}
-    assert not [path.name for path in folder.media.iterdir() if path.name.endswith(".partial")]
+def test_the_run_has_one_folder_written_once_and_one_report(tmp_path: Path) -> None:
+    printed = run(tmp_path, [sys.executable, "-m", "slotbench", *settings()])
+    (path,) = tmp_path.glob("runs/*/*")
+    folder = RunFolder.open(path)
+    assert (folder.state, folder.info["step"]) == ("finished", 4)
+    assert {"config.yaml", "metrics.jsonl", "checkpoints"} <= {file.name for file in path.iterdir()}
+    for name, count in (("val/loss", 2), ("train/loss", 4)):
+        steps = [row["step"] for row in folder.history() if name in row]
+        assert len(steps) == len({*steps}) == count, name
+    assert {"rollouts_latest.png", "horizon_latest.png", "loss.png"} <= {file.name for file in folder.media.iterdir()}
     with Image.open(folder.media / "rollouts_latest.png") as picture:
         assert picture.size[0] > 100
-
-
-def test_the_end_is_reported_once_and_nobody_is_warned(finished: tuple[RunFolder, str]) -> None:
-    _, printed = finished
-    assert printed.count("finished after 4 steps") == 1
-    assert printed.count("media/rollouts_latest.png") == 1
-    assert printed.count("device  CPU x 2") == 1
+    for words in ("finished after 4 steps", "media/rollouts_latest.png", "device  CPU x 2"):
+        assert printed.count(words) == 1, words
     assert "sync_dist" not in printed
     assert "DistributedSampler" not in printed
-
-
-def test_the_result_says_what_the_record_says(finished: tuple[RunFolder, str]) -> None:
-    folder, _ = finished
-    result = json.loads((folder.path / "result.json").read_text())
+    result = json.loads((path / "result.json").read_text())
     assert result["step"] == 4
     assert result["metrics"]["val/rollout_mse"] == folder.info["metrics"]["val/rollout_mse"]
 
@@ -104,13 +73,7 @@ def test_torchrun_starts_the_processes_of_a_run_in_a_given_folder(tmp_path: Path
     target = tmp_path / "here"
     command = [
         sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node",
-        "2",
-        "-m",
-        "slotbench",
+        *["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "slotbench"],
     ]
     printed = run(tmp_path, [*command, *settings(), "--run_dir", str(target)])
     assert printed.count("finished after 4 steps") == 1

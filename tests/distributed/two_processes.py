@@ -17,7 +17,6 @@ from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions, SlotDataModule
 from slotbench.registry import load
-from slotbench.tasks.codes.code_autoencoding import CodeAutoencoding
 from slotbench.tasks.long_context_reasoning import LongContextReasoning
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 from slotbench.tasks.slot_task import SlotTask
@@ -99,27 +98,11 @@ def autoencoding(data: SlotDataModule, core: str = "SlotAttention", **arguments:
     )
 
 
-def codes(data: SlotDataModule) -> SlotTask:
-    """Predicts codes, with a decoder of masks beside; frames are sampled from the first clip, which one process has."""
-    torch.manual_seed(0)
-    return CodeAutoencoding(
-        partial(load("encoders", "CNNEncoder"), dim=16, channels=(8,), kernel_sizes=(3,), strides=(2,)),
-        partial(load("cores", "PSB"), num_slots=3, dim=16, num_layers=1),
-        partial(load("decoders", "AutoregressiveTransformer"), dim=16, num_layers=1, dropout=0.0),
-        tokenizer=partial(load("tokenizers", "PatchKMeans"), num_codes=6, fit_frames=12),
-        optimizer=partial(torch.optim.SGD, lr=0.05, momentum=0.9),
-        mask_decoder=partial(load("decoders", "SpatialBroadcastDecoder"), channels=4, num_layers=1),
-        data_spec=data.spec,
-        sampled_clips=1,
-        baseline_clips=2,
-    )
-
-
 class Seen(lightning.Callback):
     """Which clips this process was given, batch by batch, and the losses of the training."""
 
     def __init__(self) -> None:
-        self.clips: dict[str, list[list[int]]] = {"train": [], "validate": [], "test": [], "predict": []}
+        self.clips: dict[str, list[list[int]]] = {"train": [], "validate": [], "test": []}
         self.draws: list[Tensor] = []
 
     def _add(self, stage: str, batch: Any) -> None:
@@ -134,9 +117,6 @@ class Seen(lightning.Callback):
 
     def on_test_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, *rest: Any) -> None:
         self._add("test", batch)
-
-    def on_predict_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, *rest: Any) -> None:
-        self._add("predict", batch)
 
 
 class Stop(lightning.Callback):
@@ -176,15 +156,13 @@ def weights(task: SlotTask) -> dict[str, Tensor]:
 def train_and_test(
     processes: int, make: Callable[[SlotDataModule], SlotTask], make_data: Callable[[int], SlotDataModule]
 ) -> dict[str, Any]:
-    """Trains for more than an epoch, then validates, tests and predicts: weights, scores, and which clips were read."""
+    """Trains for more than an epoch, then validates and tests: weights, scores, and which clips were read."""
     data, seen = make_data(4 // processes), Seen()
     task = make(data)
     trainer = trainer_for(processes, seen, limit_val_batches=0)
     trainer.fit(task, datamodule=data)
     found: dict[str, Any] = {"weights": weights(task), "train": numbers(trainer)}
     found |= evaluate(processes, task, make_data)
-    trainer = trainer_for(processes, seen)
-    trainer.predict(task, datamodule=make_data(4 // processes), return_predictions=False)
     return found | {"clips": seen.clips | {key: found["clips"][key] for key in ("validate", "test")}}
 
 
@@ -254,12 +232,6 @@ def work(rank: int, folder: str) -> None:
         "too few": too_few_clips(PROCESSES),
     }
     part(rank, folder, found)
-
-
-def work_on_codes(rank: int, folder: str) -> None:
-    """The same for slots that predict codes."""
-    meet(rank, folder)
-    part(rank, folder, train_and_test(PROCESSES, codes, bouncing_balls))
 
 
 def meet(rank: int, folder: str) -> None:

@@ -68,15 +68,10 @@ def fault(folder: Path, width: int, seed: int, what: str) -> Path:
     return path
 
 
-def driver_command(*arguments: str) -> list[str]:
-    """The command line of `slotbench ARGUMENTS` with the stand-in."""
-    return [sys.executable, "-c", _PROGRAM.format(here=str(Path(__file__).parent)), *arguments]
-
-
 def driver(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """`slotbench ARGUMENTS` in a process of its own."""
     return subprocess.Popen(
-        driver_command(*arguments),
+        [sys.executable, "-c", _PROGRAM.format(here=str(Path(__file__).parent)), *arguments],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -42,45 +42,26 @@ def overlays(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_combination_of_a_product_is_a_point(tmp_path):
-    grid = grid_of(tmp_path, {"product": {"model.core.num_slots": [2, 4, 8], "data.size": [1, 2]}, "seeds": 2})
-    found = [
-        (p.settings["model.core.num_slots"], p.settings["data.size"], p.settings["seed_everything"])
-        for p in grid.points
-    ]
-    assert sorted(found) == sorted(itertools.product([2, 4, 8], [1, 2], [0, 1]))
+def test_points_are_a_product_and_a_seed_is_finished_before_the_next_begins(tmp_path):
+    grid = grid_of(tmp_path, {"product": {"model.core.num_slots": [2, 4], "data.size": [1, 2]}, "seeds": [5, 3]})
+    found = [tuple(point.labels[key] for key in ("seed", "num_slots", "size")) for point in grid.points]
+    assert found == list(itertools.product("53", "24", "12"))
 
 
-def test_a_seed_is_finished_before_the_next_begins(tmp_path):
-    grid = grid_of(tmp_path, {"product": {"data.size": [1, 2]}, "seeds": [5, 3]})
-    assert [(p.labels["seed"], p.labels["size"]) for p in grid.points] == [
-        ("5", "1"),
-        ("5", "2"),
-        ("3", "1"),
-        ("3", "2"),
-    ]
+def test_alternatives_may_say_what_others_do_not_or_replace_it(tmp_path):
+    alternatives = [{"label": "mixer", "model.core.mixer": True, "trainer.max_steps": 50}, {"label": "plain"}]
+    mixer, plain = grid_of(tmp_path, {"settings": {"trainer.max_steps": 10}, "list": alternatives}).points
+    assert (
+        mixer.labels["variant"], mixer.settings["trainer.max_steps"], mixer.settings["model.core.mixer"]
+    ) == ("mixer", 50, True)  # fmt: skip
+    assert (plain.labels["variant"], plain.settings["trainer.max_steps"]) == ("plain", 10)
+    assert "model.core.mixer" not in plain.settings
 
 
 def test_zipped_axes_vary_together_and_make_one_axis(tmp_path):
     grid = grid_of(tmp_path, {"product": {"data.a": [0, 1]}, "zip": {"data.b": [6, 11], "data.c": [16, 8]}})
     found = [(p.settings["data.a"], p.settings["data.b"], p.settings["data.c"]) for p in grid.points]
     assert found == [(0, 6, 16), (0, 11, 8), (1, 6, 16), (1, 11, 8)]
-
-
-def test_alternatives_may_say_what_others_do_not(tmp_path):
-    grid = grid_of(tmp_path, {"list": [{"label": "mixer", "model.core.mixer": True}, {"label": "plain"}]})
-    with_mixer, plain = grid.points
-    assert with_mixer.arguments[2:4] == ("--model.core.mixer", "true")
-    assert "model.core.mixer" not in plain.settings
-    assert [p.labels["variant"] for p in grid.points] == ["mixer", "plain"]
-
-
-def test_an_alternative_may_replace_what_holds_for_the_others(tmp_path):
-    content = {
-        "settings": {"trainer.max_steps": 10},
-        "list": [{"label": "long", "trainer.max_steps": 50}, {"label": "short"}],
-    }
-    assert [p.settings["trainer.max_steps"] for p in grid_of(tmp_path, content).points] == [50, 10]
 
 
 def test_unlabelled_alternatives_are_known_by_their_settings(tmp_path):
@@ -98,21 +79,11 @@ def test_points_are_excluded_by_value_or_by_label(overlays, entry):
     assert found == [("4", "SlotSSM"), ("4", "RIM"), ("8", "SlotSSM")]
 
 
-def test_seeds_can_be_excluded(tmp_path):
-    grid = grid_of(tmp_path, {"product": {"data.size": [1, 2]}, "seeds": 2, "exclude": [{"size": 2, "seed": 1}]})
-    assert [(p.labels["size"], p.labels["seed"]) for p in grid.points] == [("1", "0"), ("2", "0"), ("1", "1")]
-
-
-def test_a_configuration_file_is_laid_over_the_base(overlays):
-    (point, _) = grid_of(overlays, {"product": {"config": ["SlotSSM.yaml", "RIM.yaml"]}}).points
-    files = [Path(word).name for flag, word in itertools.pairwise(point.arguments) if flag == "--config"]
-    assert files == ["base.yaml", "SlotSSM.yaml"]
-
-
 def test_no_configuration_file_is_a_value_too(overlays):
-    first, second = grid_of(overlays, {"product": {"config": [None, "RIM.yaml"]}}).points
-    assert first.labels["config"] == "none"
-    assert (first.arguments.count("--config"), second.arguments.count("--config")) == (1, 2)
+    points = grid_of(overlays, {"product": {"config": [None, "RIM.yaml"]}}).points
+    assert [point.labels["config"] for point in points] == ["none", "RIM"]
+    files = [[Path(word).name for word in point.arguments if word.endswith(".yaml")] for point in points]
+    assert files == [["base.yaml"], ["base.yaml", "RIM.yaml"]]
 
 
 def test_a_component_comes_before_its_arguments_whatever_the_order_of_the_file(tmp_path):
@@ -128,25 +99,18 @@ def test_a_component_comes_before_its_arguments_whatever_the_order_of_the_file(t
     [
         (1e-3, "0.001", "0.001"),
         (True, "true", "true"),
-        (None, "null", "null"),
         ([0.9, 0.95], "[0.9, 0.95]", "0.9 0.95"),
         (
             {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.1}},
             '{"class_path": "torch.optim.SGD", "init_args": {"lr": 0.1}}',
             "SGD lr 0.1",
         ),
-        ("word", "word", "word"),
     ],
 )
 def test_values_are_handed_over_as_they_are_typed(tmp_path, value, argument, label):
     (point,) = grid_of(tmp_path, {"product": {"model.x": [value]}}).points
     assert point.arguments[3] == argument
     assert point.labels["x"] == label
-
-
-def test_a_value_that_begins_with_a_dash_stays_with_its_key(tmp_path):
-    (point,) = grid_of(tmp_path, {"product": {"model.x": [-1]}}).points
-    assert "--model.x=-1" in point.arguments
 
 
 def test_class_paths_and_init_args_may_be_spelled_out(tmp_path):
@@ -251,24 +215,6 @@ def test_ids_do_not_depend_on_the_order_of_the_file(folder, product, data):
     assert {p.id: sorted(p.arguments) for p in one.points} == {p.id: sorted(p.arguments) for p in other.points}
 
 
-@settings(max_examples=25)
-@given(product=PRODUCTS.filter(bool), data=st.data())
-def test_exclusion_takes_away_what_it_names_and_nothing_else(folder, product, data):
-    everything = grid_of(folder, {"product": product}).points
-    keys = data.draw(st.lists(st.sampled_from(sorted(product)), min_size=1, unique=True))
-    entry = {key: data.draw(st.sampled_from(product[key])) for key in keys}
-    gone = [
-        p
-        for p in everything
-        if all(p.settings[key] == value and type(p.settings[key]) is type(value) for key, value in entry.items())
-    ]
-    if len(gone) == len(everything):
-        assert "leaves no point" in refusal(folder, {"product": product, "exclude": [entry]})
-        return
-    kept = grid_of(folder, {"product": product, "exclude": [entry]}).points
-    assert [p.id for p in kept] == [p.id for p in everything if p not in gone]
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -276,20 +222,13 @@ def test_exclusion_takes_away_what_it_names_and_nothing_else(folder, product, da
         ({"base": "bsae.yaml"}, ["no file", "bsae.yaml", "did you mean", "base.yaml"]),
         ({"zip": {"data.a": [1, 2], "data.b": [1]}}, ["data.a has 2, data.b has 1"]),
         ({"product": {"data.a": []}}, ["data.a has no values"]),
-        ({"product": {"data.a": 3}}, ["Expected `array`, got `int`", "product"]),
         ({"product": {"data.a": [1]}, "zip": {"data.a": [2]}}, ["data.a is given twice"]),
-        ({"product": {"data.a": [1]}, "settings": {"data.a": 2}}, ["data.a is given twice"]),
         ({"product": {"data.a": [1, 2]}, "exclude": [{"data.a": 3}]}, ["excludes nothing", '{"data.a":3}']),
-        ({"product": {"data.a": [1, 2]}, "exclude": [{"data.b": 1}]}, ["excludes nothing"]),
         ({"product": {"data.a": [1, 1]}}, ["two points are the same run"]),
         ({"list": [{"label": "x"}, {"label": "x", "data.a": 1}]}, ["same label"]),
         ({"product": {"modle.core": ["RIM"]}}, ["no setting modle.core", "did you mean model?"]),
-        ({"product": {"seed_everything": [1]}}, ["seeds: 3"]),
         ({"product": {"config": ["gone.yaml"]}}, ["no file", "gone.yaml"]),
-        ({"seeds": 0}, ["these seeds cannot be"]),
         ({"seeds": [1, 1]}, ["these seeds cannot be"]),
-        ("base: [base.yaml\n", ["not valid YAML"]),
-        ("just words", ["Expected `object`"]),
         (BASE, ["is an experiment, not a grid"]),
     ],
 )

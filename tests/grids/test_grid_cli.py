@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -93,67 +92,6 @@ def test_what_is_shown_is_the_configuration_that_the_line_above_it_runs(grid, ca
 
 
 @pytest.mark.slow
-def test_true_trainings_end_with_all_results_whatever_goes_wrong(workspace, tiny_components, capsys):
-    """One raises, one is killed while it trains, one has a full disk, and the driver is killed once."""
-    shutil.copy(tiny_components, "parts.py")
-    with open("parts.py", "a", encoding="utf-8") as file:
-        file.write(_FAULTS)
-    content = {
-        "base": "tiny.yaml",
-        "settings": {"model.core": "FaultyCore", "trainer.max_epochs": 3},
-        "product": {"model.core.num_slots": [1, 2, 3, 4, 5, 6]},
-        "seeds": 2,
-    }
-    Path("faulty.yaml").write_text(yaml.safe_dump(content))
-    for name in ("raise-1", "kill-2", "full-3", "wait-4"):
-        Path(name).touch()
-    command = [sys.executable, "-m", "slotbench", "grid"]
-    options = ["faulty.yaml", "--plugin", "parts.py", "--jobs", "2"]
-    driver = subprocess.Popen([*command, "run", *options, "--threads", "1"])
-    folder = Path("runs/faulty")
-    until = time.monotonic() + 600
-    while not Path("waits-4").exists():
-        assert driver.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    driver.send_signal(signal.SIGKILL)
-    driver.wait()
-    Path("wait-4").unlink()
-    assert subprocess.run([*command, "run", *options, "--threads", "1"], check=False).returncode == 1
-    states = {path.name: PointFolder(path).state() for path in folder.glob("num_slots=*")}
-    assert sorted(states.values()) == ["done"] * 8 + ["failed"] * 4, states
-    for name in ("raise-1", "full-3"):
-        Path(name).unlink()
-    assert subprocess.run([*command, "run", *options, "--retry-failed", "--threads", "1"], check=False).returncode == 0
-    for path in folder.glob("num_slots=*"):
-        codes = [attempt.get("exit_code") for attempt in PointFolder(path).attempts()]
-        assert [code for code in codes if code == 0] in ([], codes[-1:]), path.name
-        rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-        steps = [row["step"] for row in rows if "val/loss" in row]
-        assert steps == sorted(set(steps)), path.name
-        result = json.loads((path / "result.json").read_text())
-        assert result["metrics"]["val/loss"] > 0
-    # the same as a run that nothing has happened to
-    line = [
-        "fit",
-        "--config",
-        "tiny.yaml",
-        "--plugin",
-        "parts.py",
-        "--model.core",
-        "FaultyCore",
-        "--trainer.max_epochs",
-        "3",
-    ]
-    for slots in (1, 2, 3, 4):
-        more = ["--model.core.num_slots", str(slots), "--seed_everything", "1", "--run_dir", f"calm{slots}"]
-        assert subprocess.run([sys.executable, "-m", "slotbench", *line, *more], check=False).returncode == 0
-        (point,) = folder.glob(f"num_slots={slots},seed=1-*")
-        ours, theirs = (json.loads((path / "result.json").read_text()) for path in (point, Path(f"calm{slots}")))
-        assert ours["metrics"]["val/loss"] == pytest.approx(theirs["metrics"]["val/loss"], rel=1e-6)
-
-
-@pytest.mark.slow
 def test_true_trainings_that_a_limit_cuts_end_elsewhere_as_if_it_had_not(workspace, tiny_components):
     shutil.copy(tiny_components, "parts.py")
     with open("parts.py", "a", encoding="utf-8") as file:
@@ -194,38 +132,5 @@ class SlowCore(TinyCore):
     def forward(self, tokens, state=None):
         if self.training and os.path.exists("slow"):
             time.sleep(2.0)
-        return super().forward(tokens, state)
-'''
-
-_FAULTS = '''
-
-import os
-import resource
-import signal
-import time
-
-
-@register("cores")
-class FaultyCore(TinyCore):
-    """Goes wrong in its third step, as the files in the working directory say."""
-
-    calls = 0
-
-    def forward(self, tokens, state=None):
-        FaultyCore.calls += self.training
-        slots = self.slot_spec.num_slots
-        if self.training and FaultyCore.calls == 3:
-            if os.path.exists(f"raise-{slots}"):
-                raise RuntimeError("the loss is not finite")
-            if os.path.exists(f"kill-{slots}"):
-                os.rename(f"kill-{slots}", f"killed-{slots}")
-                os.kill(os.getpid(), signal.SIGKILL)
-            if os.path.exists(f"full-{slots}"):
-                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
-            if os.path.exists(f"wait-{slots}"):
-                open(f"waits-{slots}", "w").close()
-                while os.path.exists(f"wait-{slots}"):
-                    time.sleep(0.1)
         return super().forward(tokens, state)
 '''

@@ -43,30 +43,11 @@ def test_the_two_accepted_widths_around_the_budget_are_found(budget, step, divis
     assert upper == (above[0], above[0] ** 2)
 
 
-def test_nothing_accepted_gives_the_first_refusal():
-    def count(width: int) -> int:
-        raise RefusedError(f"no {width}")
-
-    with pytest.raises(RefusedError, match="no 4"):
-        find_width(count, 10, step=4)
-
-
 def test_a_core_is_matched_to_a_number(match):
     code, out = match("TinyCore", "--parameters", str(TOTAL_AT_8))
     assert code == 0
     assert f"TinyCore dim 8 16 40 27 {TOTAL_AT_8} +0.0 %" in out
     assert "--model.core TinyCore --model.core.dim 8" in out
-
-
-def test_the_core_of_the_experiment_is_matched_if_none_is_named(match):
-    code, out = match("--parameters", "99")
-    assert code == 0
-    assert "--model.core TinyCore --model.core.dim 10" in out
-
-
-def test_settings_of_the_core_are_among_the_flags(match):
-    _, out = match("TinyCore", "--model.core.depth", "3", "--parameters", str(TOTAL_AT_8))
-    assert "--model.core TinyCore --model.core.depth 3 --model.core.dim 8" in out
 
 
 def test_a_budget_can_be_that_of_a_core_of_the_experiment(match):
@@ -144,11 +125,8 @@ def test_widths_that_the_core_refuses_are_passed_over(match):
     [
         (["TinyCore"], "one of the arguments --parameters --like is required"),
         (["TinyCroe", "--parameters", "9"], "no core named TinyCroe; did you mean TinyCore?"),
-        (["TinyCore", "--like", "TinyCroe"], "no core named TinyCroe; did you mean TinyCore?"),
         (["TinyCore", "--parameters", "0"], "0 is too small; expected 1 or more"),
         (["TinyCore", "--parameters", "9", "--argument", "dims"], "TinyCore has no argument dims; did you mean dim?"),
-        (["TinyCore", "--parameters", "9", "--argument", "RIM=dim"], "RIM of --argument is not one of the cores"),
-        (["TinyCore", "--parameters", "9", "--model.core.depht", "2"], "no argument depht of TinyCore; did you mean"),
         (["TinyCore", "--parameters", "9", "--model.encoder.dim", "0"], "TinyCore takes no dim: "),
     ],
 )
@@ -156,8 +134,3 @@ def test_mistakes_are_explained(match, arguments, message):
     code, out = match(*arguments)
     assert code == 2
     assert message in out
-
-
-def test_help_comes_without_an_experiment(capsys):
-    assert run(["match", "--help"]) == 0
-    assert "--like CORE_OR_FILE" in capsys.readouterr().out

@@ -34,12 +34,6 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
         RayEngine(2)
 
 
-def test_no_place_is_refused() -> None:
-    pytest.importorskip("ray")
-    with pytest.raises(EngineError, match="--jobs is 0"):
-        RayEngine(0)
-
-
 @NEEDS_RAY
 def test_gpus_are_shared_by_the_points_that_run_at_once() -> None:
     assert RayEngine(2).gpus_of({"CPU": 4.0}) == 0
@@ -68,8 +62,7 @@ def test_jobs_end_with_their_codes_and_the_rest_is_taken_back(tmp_path: Path) ->
         log = tmp_path / "long" / "log.txt"
         while "began\n" not in (log.read_text() if log.exists() else "") and time.monotonic() < until:
             time.sleep(0.05)
-        (where,) = engine.running().values()
-        assert where.startswith("ray pid ")
+        assert engine.running() == {"long": "ray"}
         engine.cancel()
         assert [outcome.id for outcome in engine.poll()] == ["long"]
         assert log.read_text().splitlines()[-1] == "saved"

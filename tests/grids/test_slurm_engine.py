@@ -77,12 +77,6 @@ def test_an_unknown_option_says_what_to_type(key: str, said: str) -> None:
     assert said in str(refusal.value)
 
 
-def test_without_slurm_it_says_what_to_type_instead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EngineError, match=r"needs the commands of SLURM.*--engine local"):
-        engine()
-
-
 def test_a_refusal_of_sbatch_is_passed_on_and_leaves_nothing(slurm: FakeSlurm, jobs: list[Job]) -> None:
     slurm.refuses("sbatch: error: invalid partition specified: gpux\nsbatch: error: Batch job submission failed")
     with pytest.raises(EngineError, match=r"sbatch refuses the points: .*invalid partition specified: gpux"):

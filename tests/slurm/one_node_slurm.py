@@ -1,23 +1,15 @@
 """A real SLURM on this machine, in a folder of its own: munged, slurmctld, and a slurmd for each node that it pretends.
 
-    python tests/slurm/one_node_slurm.py sinfo
-    python tests/slurm/one_node_slurm.py --nodes 2 bash
-
-runs a command with SLURM_CONF set, and stops the daemons when it ends. It needs root (the daemons start jobs as their
-user) and Debian's packages slurmctld, slurmd, slurm-client and munge; no systemd, no cgroups, and nothing of an
-installed SLURM is touched.
+It needs root (the daemons start jobs as their user) and Debian's packages slurmctld, slurmd, slurm-client and munge.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -38,13 +30,7 @@ def why_not() -> str:
 
 
 class OneNodeSlurm:
-    """The daemons, from `__enter__` to `__exit__`.
-
-    Args:
-        nodes: nodes to pretend, each a slurmd of its own on this machine.
-        cpus: cores of each node, whether there are as many or not.
-        requeue_seconds: how long a requeued job waits before it starts again; SLURM's own default is 120.
-    """
+    """The daemons, from `__enter__` to `__exit__`, of nodes with so many cores, whether there are as many or not."""
 
     def __init__(self, nodes: int = 1, cpus: int = 4, requeue_seconds: int = 5) -> None:
         self.nodes = [f"node{index}" for index in range(1, nodes + 1)]
@@ -99,11 +85,11 @@ class OneNodeSlurm:
                 nodes=nodes,
             )
         )
-        environment = {**os.environ, "SLURM_CONF": str(config)}
+        others = {
+            name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_", "SRUN_"))
+        }
+        environment = {**others, "SLURM_CONF": str(config)}
         environment["PATH"] = environment.get("PATH", "") + ":/usr/sbin:/sbin"
-        for variable in [name for name in environment if name.startswith(("SLURM_", "SBATCH_", "SRUN_"))]:
-            if variable != "SLURM_CONF":
-                del environment[variable]
         files = {"key-file": key, "socket": munge_socket, "pid-file": "munged.pid", "log-file": "munged.log"}
         files["seed-file"] = "munged.seed"
         options = [f"--{name}={self.folder / value}" for name, value in files.items()]
@@ -159,21 +145,3 @@ def _until(condition: object, seconds: float) -> bool:
             return True
         time.sleep(0.2)
     return False
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Run a command beside a SLURM of its own.")
-    parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--cpus", type=int, default=4)
-    parser.add_argument("command", nargs=argparse.REMAINDER)
-    arguments = parser.parse_args()
-    if lacking := why_not():
-        print(lacking, file=sys.stderr)
-        return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with OneNodeSlurm(nodes=arguments.nodes, cpus=arguments.cpus) as slurm:
-        return subprocess.run(arguments.command or ["sinfo"], env=slurm.environment).returncode
-
-
-if __name__ == "__main__":
-    sys.exit(main())

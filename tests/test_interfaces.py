@@ -15,10 +15,8 @@ from slotbench.interfaces import (
     RecurrentCore,
     SlotSpec,
     State,
-    TemporalCore,
     TokenSpec,
     VideoBatch,
-    VideoSpec,
     detach_state,
     map_state,
 )
@@ -78,12 +76,6 @@ def test_a_slice_of_a_slice_still_knows_where_it_is() -> None:
     assert piece.target_time[0].tolist() == [7]
 
 
-def test_a_clip_without_targets_slices_to_one_without() -> None:
-    bare = VideoBatch(torch.zeros(1, 4, 1, 2, 2), torch.arange(4)[None]).slice_time(1, 3)
-    assert bare.time.tolist() == [[1, 2]]
-    assert bare.target is bare.masks is bare.target_time is None
-
-
 def test_map_reaches_every_tensor_and_leaves_the_original_alone() -> None:
     batch = batch_of()
     before = {name: value.clone() for name, value in tensors(batch).items()}
@@ -94,37 +86,15 @@ def test_map_reaches_every_tensor_and_leaves_the_original_alone() -> None:
         assert torch.equal(tensors(batch)[name], value), name
 
 
-def test_map_keeps_what_is_absent_absent() -> None:
-    bare = VideoBatch(torch.zeros(1, 4, 1, 2, 2), torch.arange(4)[None]).map(torch.clone)
-    assert bare.target is None
-    assert bare.objects == {}
-
-
 def test_moving_a_batch_moves_all_of_it() -> None:
     for value in tensors(batch_of().to("meta")).values():
         assert value.device.type == "meta"
-
-
-def test_length_counts_clips_and_num_steps_counts_time() -> None:
-    assert len(batch_of(clips=3)) == 3
-    assert batch_of().num_steps == STEPS
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-def test_frames_are_bytes_or_floats(dtype: torch.dtype) -> None:
-    frames = torch.zeros(1, 2, 3, 4, 4, dtype=dtype)
-    assert VideoBatch(frames, torch.arange(2)[None]).frames.dtype == dtype
 
 
 @pytest.mark.usefixtures("checked_shapes")
 def test_a_batch_whose_axes_disagree_is_caught() -> None:
     with pytest.raises(TypeCheckError):
         VideoBatch(torch.zeros(1, 2, 3, 4, 4), torch.arange(3)[None])
-
-
-def test_a_frame_takes_one_step_per_patch() -> None:
-    assert VideoSpec(3, 16, 16).steps_per_frame == 1
-    assert VideoSpec(3, 16, 16, patches_per_side=8).steps_per_frame == 64
 
 
 Pair = namedtuple("Pair", "left right")
@@ -185,12 +155,6 @@ def test_a_recurrent_core_runs_its_cell_over_time_and_takes_up_a_state(shows_att
     torch.testing.assert_close(second.state, whole.state)
 
 
-def test_a_core_promises_nothing_about_slots_unless_it_says_so() -> None:
-    assert Adder(TokenSpec(dim=3, num_tokens=4), False).slot_parameters() is None
-    with pytest.raises(TypeError, match="abstract"):
-        TemporalCore()
-
-
 def test_attention_without_its_kind_is_refused_in_a_sentence() -> None:
     slots, weights = torch.zeros(1, 2, 3, 4), torch.full((1, 2, 3, 5), 0.2)
     with pytest.raises(ValueError, match=r"give 'assignment' where slots compete for each token, or 'reading'"):
@@ -227,13 +191,6 @@ def test_a_video_in_numpy_becomes_a_batch_of_one_clip():
     assert batch.frames[0, 1, 2, 3, 4] * 255 == video[1, 3, 4, 2]
     assert batch.time.tolist() == [[7, 8]]
     assert batch.masks[0, 1, 2, 3] == video[1, 2, 3, 0]
-
-
-def test_several_videos_of_floats_become_a_batch_of_as_many():
-    videos = np.random.default_rng(0).random((3, 2, 4, 5, 1))
-    batch = VideoBatch.from_numpy(videos)
-    torch.testing.assert_close(batch.frames[:, :, 0], torch.from_numpy(videos[..., 0]).float())
-    assert batch.time.tolist() == [[0, 1]] * 3
 
 
 @pytest.mark.parametrize(

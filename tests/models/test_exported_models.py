@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -152,26 +151,16 @@ def other_sizes(folder: Path) -> None:
     edit(folder, lambda given: given["core"]["init_args"].update(dim=16))
 
 
-def a_pickle(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(pickle.dumps({"a": 1}))
-
-
 def cut_off(folder: Path) -> None:
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-
-
-def no_config(folder: Path) -> None:
-    (folder / "config.json").unlink()
 
 
 DAMAGES = {
     foreign_class: r"subprocess\.Popen",
     path_of_a_file: "/etc/passwd",
     other_sizes: "does not fit the model",
-    a_pickle: "holds no model",
     cut_off: "holds no model",
-    no_config: "config.json",
 }
 
 

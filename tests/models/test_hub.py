@@ -122,12 +122,6 @@ def test_what_is_no_address_is_refused(address: str, model: Path) -> None:
         hub.push(model, address)
 
 
-def test_what_is_no_model_is_not_pushed(double: type[HfApi], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no exported model"):
-        hub.push(tmp_path, "hf://me/balls")
-    assert double.calls == []
-
-
 def test_without_huggingface_hub_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
     with pytest.raises(UserError, match=r"pip install 'slotbench\[hub\]'"):

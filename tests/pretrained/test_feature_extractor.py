@@ -10,7 +10,7 @@ from vit_files import SMALL, vit_state
 from slotbench.interfaces import VideoSpec
 from slotbench.nn.parameters import decay_groups
 from slotbench.pretrained import vit
-from slotbench.pretrained.feature_extractor import DINOFeatures, FeatureExtractor
+from slotbench.pretrained.feature_extractor import DINOFeatures
 from slotbench.pretrained.weights import WeightError
 
 FRAME = VideoSpec(channels=3, height=10, width=10)
@@ -108,17 +108,3 @@ def test_what_cannot_be_is_refused(path, tmp_path):
     torch.save({"state": Model(nn.Identity())}, tmp_path / "code.pth")
     with pytest.raises(WeightError, match="cannot be read as plain tensors"):
         DINOFeatures(FRAME, str(tmp_path / "code.pth"), arch="small", resolution=12)
-
-
-def test_another_network_is_held_in_the_same_way():
-    class Means(FeatureExtractor):
-        def __init__(self, video_spec):
-            super().__init__(nn.Conv2d(3, 4, 5, stride=5))
-            self.spec, self.resolution = VideoSpec(4, 2, 2), 10
-
-        def extract(self, images):
-            return self.network(images)
-
-    model = Model(Means(FRAME))
-    assert model.extractor(torch.rand(2, 3, 3, 10, 10)).shape == (2, 3, 4, 2, 2)
-    assert set(model.state_dict()) == {"trained.weight", "trained.bias"}

@@ -23,8 +23,8 @@ __all__ = [
 class Aggregation(nn.Module, ABC):
     """How inverted attention turns (assignment of tokens to slots, values) into one update per slot.
 
-    A subclass takes `dim`, the width of a value and of an update (of one head), as its first argument and gives every
-    other one a default.
+    A subclass takes `dim`, the width of an update (of one head), as its first argument and has a default for every
+    other.
     """
 
     def __init__(self, dim: int):
@@ -67,10 +67,7 @@ class StagedAggregation(Aggregation):
 
 
 class TokenSums(NamedTuple):
-    """Sums over the tokens that a slot may see, in float32 at least: values by weight, weights, and the tokens' number.
-
-    The weight is the share, plus `SummedAggregation.share_offset`.
-    """
+    """Sums over the tokens that a slot may see, in float32 at least: values by weight, weights, and their number."""
 
     values: Float[Tensor, "*batch slots dim"]
     mass: Float[Tensor, "*batch slots 1"]
@@ -78,10 +75,9 @@ class TokenSums(NamedTuple):
 
 
 class SummedAggregation(Aggregation):
-    """An aggregation that needs sums over the tokens and nothing else of them.
+    """An aggregation that needs sums over the tokens alone: attention sums tokens, and maps the sums to values.
 
-    Attention can thus sum the tokens, which are many, and map the sums, which are few, to values. A subclass writes
-    `from_sums` in the place of `forward`.
+    A subclass writes `from_sums` in the place of `forward`.
     """
 
     share_offset: float = 0.0
@@ -125,10 +121,7 @@ def sums_suffice(aggregation: Aggregation) -> TypeGuard[SummedAggregation]:
 def gather_values(
     assignment: Float[Tensor, "*batch slots tokens"], values: Float[Tensor, "*#batch tokens dim"]
 ) -> Float[Tensor, "*batch slots dim"]:
-    """Sum of the values by share, in float32 at least, under autocast too.
-
-    Leading axes of `values` of length one are shared by all that `assignment` has there, without a copy.
-    """
+    """Sum of the values by share, in float32 at least, under autocast too."""
     # the sum over 16,384 tokens of size 4 is above the largest number of float16
     dtype = torch.promote_types(torch.promote_types(assignment.dtype, values.dtype), torch.float32)
     with torch.autocast(values.device.type, enabled=False):

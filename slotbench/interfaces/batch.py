@@ -74,9 +74,8 @@ class VideoBatch:
         """A video that is a numpy array, as a batch of one clip; several videos, as a batch of as many.
 
         Args:
-            frames: bytes in 0..255 or floats in [0, 1], "time height width channels" as most libraries have a video, or
-                "batch time height width channels".
-            masks: instance ids, integers of any type or true and false for 1 and 0, the same without the channels.
+            frames: bytes or floats in [0, 1], "time height width channels", or the same behind an axis of the batch.
+            masks: instance ids, the same without the channels.
             start: absolute index of the first step, for a video that comes in pieces.
         """
         if frames.ndim not in (4, 5) or frames.shape[-1] not in (1, 3):
@@ -129,10 +128,7 @@ class VideoBatch:
         return self.frames.shape[2] if self.frames.dim() == 6 else 1
 
     def all_views(self) -> VideoBatch:
-        """Shown views and, behind them, those that are held out, without targets; both have an axis of views.
-
-        The batch itself, where no view is held out.
-        """
+        """Shown views and, behind them, those that are held out, without targets; both have an axis of views."""
         if self.held_out is None:
             return self
         joined: dict[str, Any] = {"frames": torch.cat([self.pixels, self.held_out.pixels], dim=2)}

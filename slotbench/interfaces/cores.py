@@ -156,10 +156,7 @@ class RecurrentCore(TemporalCore):
         """State before the first step, for the batch size, device and dtype of the first step's `tokens`."""
 
     def per_step(self, tokens: Float[Tensor, "batch time tokens dim"]) -> Any:
-        """What `cell` reads, for all steps at once: a pytree of tensors "batch time ..."; the tokens by default.
-
-        Each step must be computed on its own, or the core is no longer causal.
-        """
+        """What `cell` reads, for all steps at once: a pytree of tensors "batch time ..."; the tokens by default."""
         return tokens
 
     @abstractmethod

@@ -24,9 +24,8 @@ class Decoded:
         masks: share of each slot in each pixel, summing to 1 over slots, if the decoder has such a notion.
         components: each slot's own image.
         losses: terms that the decoder itself adds to the loss, scalars by name.
-        depth: distance along the ray of each pixel, in the unit of the rays, if the decoder has such a notion.
-        background: share of each pixel that belongs to no slot, where a decoder has it beside the slots; `masks` times
-            the rest are then the shares of the slots.
+        depth: distance along the ray of each pixel, in the unit of the rays.
+        background: share of each pixel that belongs to no slot; the slots' are then `masks` times the rest.
     """
 
     reconstruction: Float[Tensor, "batch time *views channels height width"]
@@ -61,17 +60,13 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
-        """Decodes every step of `slots`; `batch` is there for decoders that need the target or camera rays.
-
-        To paint held-out views, a task gives `VideoBatch.held_out` as the batch.
-        """
+        """Decodes every step of `slots`; `batch` is there for decoders that need the target or camera rays."""
 
 
 class AutoregressiveDecoder(Decoder):
     """A decoder of classes, such as a tokenizer's codes, that reads the cells of a step that it has already predicted.
 
-    In training it is given the true ones (teacher forcing), `VideoBatch.target` with one target per step. In evaluation
-    `sample` predicts cell by cell, from its own predictions. `Decoded.reconstruction` holds the logits in both.
+    In training it is given the true ones, `VideoBatch.target` with one target per step; `sample` predicts cell by cell.
     """
 
     @abstractmethod
@@ -87,10 +82,4 @@ class AutoregressiveDecoder(Decoder):
     def sample(
         self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None, temperature: float = 0.0
     ) -> tuple[Integer[Tensor, "batch time *views rows cols"], Decoded]:
-        """The cells, predicted one by one, with the logits they were chosen by; the target of `batch` is not read.
-
-        Args:
-            slots: of every step.
-            batch: for camera rays.
-            temperature: the logits are divided by it before a class is drawn; with 0 the most likely class is taken.
-        """
+        """The cells, predicted one by one, with the logits they were chosen by; the target of `batch` is not read."""

@@ -37,22 +37,16 @@ class Encoder(nn.Module, ABC):
 
 
 class CodeTables(NamedTuple):
-    """The vectors by which a part reads the codes of a frame.
-
-    Attributes:
-        codes: one for each code.
-        positions: one for each place in a frame, "1 + cells, dim": that before the first cell, then the cells'.
-    """
+    """The vectors of codes, and of places in a frame "1 + cells, dim": that before the first cell, then the cells'."""
 
     codes: nn.Embedding
     positions: nn.Parameter
 
 
 class CodeEncoder(Encoder):
-    """An encoder that reads the codes which a task has for each frame, `VideoBatch.codes`, and not its pixels.
+    """An encoder that reads the codes of each frame, `VideoBatch.codes`, and not its pixels.
 
-    It is built where `VideoSpec.codes` says which there are. A task whose decoder predicts the codes has both read them
-    by the same vectors, if the decoder gives its own (`AutoregressiveDecoder.tables`).
+    A task whose decoder predicts the codes has both read them by the same vectors (`AutoregressiveDecoder.tables`).
     """
 
     @abstractmethod

@@ -121,13 +121,7 @@ class Reporter:
 
 @dataclass
 class Segmentation:
-    """Slots of every frame, with what says where they are.
-
-    Attributes:
-        attention: share of each token that a slot won, if slots compete for the tokens.
-        masks: the decoder's masks at the size of the frames, if it has masks.
-        attention_kind: of the core's attention; only an "assignment" is in `attention`.
-    """
+    """Slots of every frame, the attention of slots that compete for tokens, and masks as large as the frames."""
 
     slots: Float[Tensor, "batch time slots dim"]
     attention: Float[Tensor, "batch time slots tokens"] | None = None
@@ -188,10 +182,7 @@ class Segmenter(ABC):
     """A task that gives the slots of every frame with their masks, which probing needs."""
 
     def stream(self, batch: VideoBatch, state: State | None) -> tuple[Segmentation, State]:
-        """Slots and masks of the next frames of clips, and the state that the frames after them are read from.
-
-        `state` is what the previous call returned, None at the start of the clips.
-        """
+        """Slots and masks of the next frames of clips, and the state that the frames after them are read from."""
         raise NotImplementedError(f"{type(self).__name__} reads clips whole; expected a method stream")
 
     @abstractmethod

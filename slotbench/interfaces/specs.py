@@ -21,8 +21,8 @@ class VideoSpec:
     """One time step of a video, of the input or of the target.
 
     Args:
-        channels: values per pixel: colour channels of an input; of a target, colour channels or classes. The codes of a
-            tokenizer are classes of the cells of a grid, and the label of a clip is the class of a frame of one pixel.
+        channels: values per pixel: colour channels, or classes of a target. The codes of a tokenizer are classes of the
+            cells of a grid, and the label of a clip is the class of a frame of one pixel.
         height: rows of pixels.
         width: columns of pixels.
         num_actions: size of the action vector that comes with a step; 0 where there is none.
@@ -52,13 +52,7 @@ class VideoSpec:
 
 @dataclass(frozen=True)
 class DataSpec:
-    """What a data set feeds in and what it asks for; they differ where patches go in and a 7-class image comes out.
-
-    Args:
-        input: the frames.
-        target: one time step of the target.
-        features: the features of the frames that come with them, if any: width of a feature, rows and columns of cells.
-    """
+    """What a data set feeds in, what it asks for, and the size of the features that come with its frames, if any."""
 
     input: VideoSpec
     target: VideoSpec

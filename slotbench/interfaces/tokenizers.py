@@ -16,13 +16,7 @@ __all__ = ["Tokenized", "Tokenizer"]
 
 @dataclass
 class Tokenized:
-    """What a tokenizer made of frames.
-
-    Attributes:
-        codes: the code of each cell.
-        reconstruction: the frames, decoded from the codes in a way that has a gradient; None where nothing is learned.
-        losses: terms that the tokenizer itself adds to the loss, scalars by name.
-    """
+    """What a tokenizer made of frames: codes, a reconstruction where anything is learned, and its own loss terms."""
 
     codes: Integer[Tensor, "batch time *views rows cols"]
     reconstruction: Float[Tensor, "batch time *views channels height width"] | None = None
@@ -32,12 +26,9 @@ class Tokenized:
 class Tokenizer(nn.Module, ABC):
     """Turns each frame, on its own, into a grid of discrete codes, and codes into frames.
 
-    A subclass takes a `VideoSpec` as its first argument, gives every other argument a default, and sets `code_spec`,
-    from which the decoder that predicts the codes is built: its channels are the codes, its height and width the cells.
-
-    A tokenizer that decodes a code by its row in a table has that table as `codebook`, for models that read `embed`.
-    It is the tensor that `decode` reads, or a view of it: a parameter, a buffer or a property. The base declares it and
-    sets none.
+    A subclass takes a `VideoSpec` as its first argument, gives every other argument a default, and sets `code_spec`:
+    its channels are the codes, its height and width the cells. One that decodes a code by its row in a table has that
+    table as `codebook` (the tensor that `decode` reads), for models that read `embed`.
     """
 
     code_spec: VideoSpec
@@ -45,10 +36,7 @@ class Tokenizer(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, frames: Float[Tensor, "batch time *views channels height width"]) -> Tokenized:
-        """Codes of frames in [0, 1], and what a training of the tokenizer needs.
-
-        In training codes may be drawn; in evaluation they are a function of the frame.
-        """
+        """Codes of frames in [0, 1], and what a training of the tokenizer needs."""
 
     def encode(
         self, frames: Float[Tensor, "batch time *views channels height width"]
@@ -96,10 +84,7 @@ class Tokenizer(nn.Module, ABC):
         return 0
 
     def at_step(self, step: int) -> None:
-        """Told before every step of a training which one it is, from 0 on, for what is annealed.
-
-        Nothing that it sets may matter in evaluation.
-        """
+        """Told before every step of a training which one it is, from 0 on, for what is annealed."""
 
     def fit(self, frames: Float[Tensor, "frames channels height width"]) -> None:
         """Fits what is not trained by gradients to frames in [0, 1], before the training; see `fit_frames`."""

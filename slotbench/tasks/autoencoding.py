@@ -41,13 +41,7 @@ WHOLE = 1 << 40
 
 @dataclass
 class StreamPosition:
-    """Position in a video after its last piece, and the state from which the next piece continues.
-
-    Attributes:
-        video: number of the video.
-        step: number of the next step.
-        state: of the core after the step before; with a window, the tokens that the next steps look back to.
-    """
+    """Number of a video, of its next step, and the core's state (or the window's tokens) before that step."""
 
     video: int
     step: int
@@ -66,13 +60,9 @@ class StreamPosition:
 
 @dataclass
 class Autoencoded(Segmentation):
-    """What a clip was taken apart into.
+    """What a clip was taken apart into: the decoder's output, what the encoder read, and the core's output.
 
-    Attributes:
-        decoded: what the decoder made of the slots, in its own range and size.
-        masks: those of `decoded` at the size of the frames; in training at the decoder's own, which costs nothing.
-        read: what the encoder read, with features in the place of frames where features are learned.
-        core: output of the core.
+    `masks` are those of `decoded` at the size of the frames; in training at the decoder's own.
     """
 
     decoded: Decoded = field(kw_only=True)
@@ -89,9 +79,8 @@ def frame_size(batch: VideoBatch) -> tuple[int, int]:
 class AutoencodingTask(SlotTask, Segmenter):
     """Encodes every frame, and decodes an image from its slots; a subclass defines its loss and its scores.
 
-    By default the encoder reads the frames and the decoder paints them in [0, 1]. A subclass overrides `read` to give
-    the encoder something else, `image` where the decoder's output has another range or is no image, and `painted` and
-    `painted_truth` where something else than the reconstructed frames is shown.
+    A subclass overrides `read` to give the encoder something else than frames, `image` where the decoder's output is
+    not in [0, 1] or no image, and `painted` and `painted_truth` where something else than the reconstruction is shown.
 
     Attributes:
         eval_window: in evaluation, each step is computed from so many last frames alone; None for all.
@@ -172,10 +161,7 @@ class AutoencodingTask(SlotTask, Segmenter):
 
     @property
     def piece_frames(self) -> int:
-        """Videos are read piece by piece in prediction, each with the core's state after the one before.
-
-        Those of a task with a `forward` of its own are read whole.
-        """
+        """Videos are read piece by piece in prediction, each with the core's state after the one before."""
         return piece_frames(self.core) if may_be_cut(self.forward) else WHOLE
 
     def recording(self, folder: Path, frames: int, save: Sequence[str] = ()) -> SlotRecording:
@@ -277,13 +263,7 @@ def _video(batch: VideoBatch) -> int:
 
 
 def features_as_frames(batch: VideoBatch, encoder: nn.Module, extractor: FeatureExtractor | None = None) -> VideoBatch:
-    """The batch with features in the place of its frames.
-
-    Args:
-        batch: clips.
-        encoder: reads them, in the dtype of its parameters.
-        extractor: makes the features from the frames; None for those of the data.
-    """
+    """The batch with features in the place of its frames."""
     if extractor is not None:
         found = extractor(batch.pixels)
     else:

@@ -34,24 +34,14 @@ Frozen = Literal["nothing", "encoder", "encoder and core"]
 class ClipClassification(SlotTask, Segmenter):
     """Classifies a clip from the slots of its last step; the loss is the cross-entropy of the label.
 
-    The label is a class image of one pixel, the last target of the clip. Scores are Top-1 and Top-5 and, of cells of a
-    grid, the L1 distance in cells; by group and by frames since the snitch was seen where the data knows them
-    (`slotbench.metrics.label_scores.LabelScores`).
+    The label is a class image of one pixel, the last target of the clip; `LabelScores` names the scores. `init_from`
+    takes over encoder and core of a run that was pre-trained, and `frozen` leaves them as they are.
 
-    Trained directly, or fine-tuned: `init_from` takes over encoder and core of a run that was pre-trained, for example
-    by `SlotAutoencoding` on the same data, and prints what was taken; `frozen` leaves them as they are.
-
-    The paper trains on the last label alone. `dense_targets` also asks at every earlier step for which the data has a
-    target, which brings a small model to learn within minutes; it is scored on the last one in any case.
-
-    Source: SlotSSM, section 7.4 (CATER, snitch localisation).
-
-    Arguments that are not explained here are those of `SlotTask`.
+    Source: SlotSSM, section 7.4 (CATER, snitch localisation), which trains on the last label alone.
 
     Args:
         encoder: makes an encoder from the `VideoSpec` of what is read: frames, or features if the data brings them.
-        decoder: makes what reads the slots of a step, from the core's `SlotSpec` and the target's `VideoSpec`; for
-            example `ClassTokenDecoder`.
+        decoder: makes what reads the slots of a step, such as `ClassTokenDecoder`.
         labels: what the classes are: "cells" of a square grid, numbered row by row, or mere "classes".
         dense_targets: also learn from the targets of earlier steps.
         frozen: what keeps the weights that it starts from: "nothing", the "encoder", or "encoder and core".

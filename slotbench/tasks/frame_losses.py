@@ -23,12 +23,7 @@ Frames = Float[Tensor, "batch time channels height width"]
 
 
 def squash(painted: Frames, loss: FrameLoss) -> Frames:
-    """Frames in [0, 1] from the decoder's output.
-
-    Example:
-        >>> squash(torch.zeros(1, 1, 1, 1, 2), "l1_l2")
-        tensor([[[[[0.5000, 0.5000]]]]])
-    """
+    """Frames in [0, 1] from the decoder's output."""
     painted = at_least_float32(painted)
     if loss == "bce":
         return painted.sigmoid()
@@ -38,24 +33,13 @@ def squash(painted: Frames, loss: FrameLoss) -> Frames:
 def frame_loss(
     painted: Frames, true: Frames, loss: FrameLoss, l1_share: float = 0.5, loss_sum: LossSum = "pixels"
 ) -> Float[Tensor, ""]:
-    """How far the decoder's output is from the true frames.
+    """How far the decoder's output is from the true frames, in [0, 1].
 
-    "l1_l2" is `l1_share` of the mean absolute error and the rest of the mean squared error, both between tanh of the
-    output and frames in [-1, 1]. Source: ConvS5 paper, Section 4.1 (it says L1 + L2); share and sum are those of its
-    code, whose sum over rows is "rows". "frames" is the sum of Lin, "Modular Neural Networks for Video Prediction",
-    2022, Eq 3.30.
+    "l1_l2" is `l1_share` of the mean absolute error and the rest of the mean squared error, of tanh of the output and
+    frames in [-1, 1]. A small object whose place is not yet known is painted black by the absolute error, where the
+    tanh is flat; a share of 0 has no such threshold.
 
-    A pixel that is white with a probability below w / (4 - 2w), at a share w of 0.5 that is 1/6, and else black, has
-    the least expected "l1_l2" where it is painted black, and there the tanh is flat. A model that cannot yet tell where
-    a small object will be stays at black then; a share of 0 has no such threshold.
-
-    Args:
-        painted: the decoder's output.
-        true: frames in [0, 1].
-        loss: the kind.
-        l1_share: weight of the absolute error in "l1_l2".
-        loss_sum: what is summed; with "rows" the value is channels * width times that with "pixels", with "frames" as
-            many times as there are frames.
+    Source: ConvS5 paper, Section 4.1, and its code ("rows"); Lin, 2022, Eq 3.30 ("frames").
     """
     painted = at_least_float32(painted)
     true = true.to(painted)
@@ -71,12 +55,7 @@ def frame_loss(
 
 
 def truncate_to_bytes(frames: Float[Tensor, "*batch height width"]) -> Float[Tensor, "*batch height width"]:
-    """Frames in [0, 1] at the next lower multiple of 1/255, as if stored by truncation; bytes stay as they are.
-
-    Example:
-        >>> truncate_to_bytes(torch.tensor([[0.0, 0.999, 1.0]])) * 255
-        tensor([[  0., 254., 255.]])
-    """
+    """Frames in [0, 1] at the next lower multiple of 1/255, as if stored by truncation; bytes stay as they are."""
     return torch.floor(frames * 255) / 255
 
 

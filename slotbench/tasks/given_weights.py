@@ -33,13 +33,7 @@ class GivenWeights:
             raise ValueError("lpips_heads are of no use without lpips_weights, the file with the features of AlexNet")
 
     def check(self, channels: int, side: int, frames: int) -> None:
-        """Refuses weights that are of no use for such videos.
-
-        Args:
-            channels: of a frame.
-            side: height or width of a frame, pixels, whichever is less.
-            frames: of a whole video.
-        """
+        """Refuses weights that are of no use for such videos."""
         if self.lpips_weights is not None and (channels not in (1, 3) or side < MIN_SIDE):
             raise ValueError(
                 f"lpips_weights are given, and LPIPS takes grey or RGB frames of at least {MIN_SIDE} x {MIN_SIDE} "

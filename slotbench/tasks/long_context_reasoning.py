@@ -32,24 +32,16 @@ __all__ = ["LongContextReasoning"]
 class LongContextReasoning(SlotTask, Reasoner):
     """Long-context reasoning: classifies every pixel of a target image after the whole sequence has been read.
 
-    Source: SlotSSM §7.2 and appendix B-C (Blinking Color Balls). Scores, each beside baselines on the same clips:
-    ball-pixel IoU (did it predict where), colour accuracy (did it remember what), the same on the balls whose last
-    colour is not the answer (memory, not recency) and on those where the two rules disagree (counting).
-
-    The paper trains on the last image alone, without weights; `dense_targets` and `class_weights` are aids that
-    bring a small model off two plateaus, "all background" and "all balls white", within minutes.
-
-    Arguments that are not explained here are those of `SlotTask`.
+    Source: SlotSSM §7.2 and appendix B-C (Blinking Color Balls), which trains on the last image alone, without weights.
+    `dense_targets` and `class_weights` bring a small model off two plateaus within minutes.
 
     Args:
         dense_targets: also decode after every earlier context frame, and learn from what its answer would be.
         class_weights: weight of each class in the loss early in training; None for equal weights.
         anneal: shares of the training between which `class_weights` go linearly to 1.
-        chunk_steps: read the sequence in chunks of so many steps, carrying the state, to bound memory; None reads it
-            at once.
+        chunk_steps: read the sequence in chunks of so many steps, carrying the state; None reads it at once.
         truncate_gradient: stop the gradient where chunks meet.
-        loss_reduction: "mean" over pixels, or "sum" as the paper's equation 39 prints it (over pixels, mean over
-            images).
+        loss_reduction: "mean" over pixels, or "sum" over pixels and mean over images (equation 39).
     """
 
     monitor = ("val/loss", "min")
@@ -130,10 +122,7 @@ class LongContextReasoning(SlotTask, Reasoner):
         return 1.0 + (self.early_weights - 1.0) * early
 
     def loss(self, output: Decoded, batch: VideoBatch) -> Float[Tensor, ""]:
-        """Cross-entropy per pixel of the last target, plus the decoder's own terms.
-
-        In training with class weights, and with `dense_targets` of every target.
-        """
+        """Cross-entropy per pixel of the last target, plus the decoder's own terms."""
         targets = output.reconstruction.shape[1] if self.training and self.dense_targets else 1
         logits = at_least_float32(output.reconstruction[:, -targets:].flatten(0, 1))
         weights = self.weights_now().to(logits.dtype) if self.training else None
@@ -192,9 +181,6 @@ class LongContextReasoning(SlotTask, Reasoner):
 
 
 def _share_of_weight(own: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    """The weight of this process's pixels, over the mean of the processes' weights; 1 where there is one process.
-
-    The weighted mean over the pixels of all processes is the mean of these shares times the processes' own means.
-    """
+    """The weight of this process's pixels, over the mean of the processes' weights; 1 where there is one process."""
     total, processes = sum_over_processes(torch.stack([own, torch.ones_like(own)]))
     return own * processes / total

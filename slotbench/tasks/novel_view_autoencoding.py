@@ -42,11 +42,9 @@ class ViewsPainted(Segmentation):
     """What was painted from the slots of clips.
 
     Attributes:
-        decoded: in training of the rays that were drawn, as a view of a single row; otherwise of all cameras, those
-            that are shown first.
+        decoded: in training of the rays that were drawn, as one row; otherwise of all cameras, the shown ones first.
         seen: what the cameras have seen along the same rays.
-        masks: in evaluation, those of the cameras that are shown, which the true ones of the batch are of; all 0 where
-            the decoder's background has more of a pixel than any slot, so that it belongs to none.
+        masks: in evaluation, of the shown cameras; 0 where the background has more of a pixel than any slot.
     """
 
     decoded: Decoded = field(kw_only=True)
@@ -56,31 +54,23 @@ class ViewsPainted(Segmentation):
 class NovelViewAutoencoding(SlotTask, Segmenter):
     """Encodes some of the cameras that see a scene, and paints what all of them see, ray by ray, from a few slots.
 
-    Nothing is labelled in training: the loss is the mean squared error of the colours of `rays_per_step` pixels of each
-    step, drawn at random from the cameras that are shown to the encoder and those that are held out. In validation and
-    test it is that of all pixels, and whole images are painted in pieces; the number of shown cameras may be another.
-
-    Scores: `psnr/held_out`, `psnr_foreground/held_out` (pixels of objects), `ssim/held_out` and, given weights,
-    `lpips/held_out` of cameras that the encoder was not shown, and the same of those that it was; segmentation scores
-    of the decoder's masks with the scopes `frame`, `video`, `step` and `scene`; errors of depth where there is any. See
-    `NovelViewScores` for the names. Baselines of images are the data set's (`held_out_baselines`).
+    The loss is the mean squared error of the colours of `rays_per_step` pixels of each step, drawn at random from all
+    cameras; in validation and test it is that of all pixels, painted in pieces, and the number of shown cameras may be
+    another. `NovelViewScores` names the scores; baselines are the data set's (`held_out_baselines`).
 
     Source: PSB, Sections 3.2 and 5.2 and Appendix D.4; which rays are drawn, the paper does not say.
-
-    Arguments that are not explained here are those of `SlotTask`.
 
     Args:
         encoder: makes an encoder that `takes_views` from the `VideoSpec` of the cameras that are shown.
         decoder: makes a decoder that `paints_rays` from the core's `SlotSpec` and the `VideoSpec` of an image.
         rays_per_step: rays of each step of a clip that are painted in training, drawn with replacement.
-        contrast_share: share of these that are drawn where an image differs from its mean colour, in proportion to the
-            squared difference; it falls linearly from this at the beginning of a training to 0 at its end.
-        rays_at_once: rays that are painted at once in evaluation, at most; it changes memory and time, and no value.
-        baseline_clips: clips of each evaluation set that baselines are scored on, the first ones; 0 for none.
-        lpips_weights: a file with AlexNet's features, for LPIPS in the test; see `GivenWeights`.
-        lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
-        slot_pictures: in every evaluation also show each clip's last step with one slot after the other taken out, and
-            a turn around that step where the data set has cameras for it (`turntable`).
+        contrast_share: share of these that are drawn in proportion to the squared difference from the image's mean
+            colour; it falls linearly to 0 at the end of a training.
+        rays_at_once: most rays that are painted at once in evaluation; it changes memory and time, and no value.
+        baseline_clips: the first clips of each evaluation set, on which baselines are scored; 0 for none.
+        lpips_weights: see `GivenWeights`.
+        lpips_heads: see `GivenWeights`.
+        slot_pictures: also show each clip's last step without one slot after the other, and a turn around it.
     """
 
     monitor = ("val/loss", "min")
@@ -167,12 +157,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         return self(batch)
 
     def paint(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch) -> Decoded:
-        """Whole images along the rays of `batch`, painted in pieces, with masks and depth if the decoder has them.
-
-        Args:
-            slots: of every step; some of them, if the decoder can do without the others.
-            batch: with an axis of views; its frames are not looked at.
-        """
+        """Whole images along the rays of `batch`, painted in pieces, with masks and depth if the decoder has them."""
         rays = batch.require("rays")
         steps, views, size = rays.shape[:2], rays.shape[2], rays.shape[-2:]
         pixels = torch.arange(views * size.numel(), device=rays.device).expand(*steps, -1)
@@ -235,11 +220,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         return out.decoded.reconstruction.float().clamp(0, 1)
 
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
-        """The slots, and of all cameras images, masks (0 where the background has most) and depth, if there are any.
-
-        Cameras are in the data's own order, where it says which camera each view is (`objects["views"]`), and "shown"
-        has the numbers of those that are shown; otherwise these come first.
-        """
+        """The slots, and of all cameras images, masks (0 where the background has most) and depth, if there are any."""
         out = self.evaluate(batch)
         views, held_out = batch.objects.get("views"), batch.held_out
         if views is not None and held_out is not None:

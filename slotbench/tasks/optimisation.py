@@ -16,12 +16,10 @@ __all__ = ["AdamTF", "ConstantRate", "WarmupCosine", "WarmupHalfLife", "WarmupSt
 
 
 class AdamTF(Optimizer):
-    """Adam whose epsilon is added before the second moment is corrected for its start at zero.
+    """Adam whose epsilon is added before the second moment is corrected for its start at zero, as in TensorFlow.
 
     With m and v the running averages of the gradient and of its square, step t takes
-    lr sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + eps). `torch.optim.Adam` adds eps to sqrt(v / (1 - beta2^t)):
-    beside it the eps here acts as one 1 / sqrt(1 - beta2^t) times as large, which matters in the first steps where
-    gradients are no larger than eps. There is no weight decay.
+    lr sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + eps).
 
     Source: Kingma and Ba, ICLR 2015, the paragraph after Algorithm 1 ("epsilon hat"); code of Krimmel et al.,
     "Attention Normalization Impacts Cardinality Generalization in Slot Attention", TMLR 2024, for their CLEVR models.
@@ -111,11 +109,7 @@ class WarmupCosine(LambdaLR):
 class WarmupStepsCosine(LambdaLR):
     """Linear warm-up from 0 over a number of steps, then a cosine that reaches 0 as many steps before the end.
 
-    The learning rate is 0 at the first step and for the last `warmup_steps` ones. That is the schedule that the ConvS5
-    models were trained with: the length of the decay was meant without the warm-up, and optax counts it in. A training
-    of at most twice `warmup_steps` has no cosine, and one shorter than `warmup_steps` never leaves the warm-up.
-
-    Source: code of ConvS5 (see `slotbench.nn.resnet_blocks`), 5,000 of 300,000 steps.
+    Source: code of ConvS5 (see `slotbench.nn.resnet_blocks`), 5,000 of 300,000 steps; optax counts the warm-up in.
 
     Args:
         optimizer: the optimiser whose learning rate is the peak.
@@ -142,9 +136,6 @@ class WarmupStepsCosine(LambdaLR):
 
 class WarmupHalfLife(LambdaLR):
     """Linear warm-up over a number of steps, and a learning rate that halves every `half_life` steps.
-
-    The factor is min(1, (step + 1) / warmup_steps) times a half to the power of (steps of decay) / half_life. The decay
-    starts with the training, so that it never quite reaches the optimiser's, or at the end of the warm-up.
 
     Source: code of Slot Attention (Locatello et al., NeurIPS 2020) and of PSB, which decay from the start; DINOSAUR
     (Seitzer et al., ICLR 2023) decays after the warm-up.

@@ -77,10 +77,7 @@ class OptimisedModule(LightningModule):
         self._lengths: dict[str, Any] = {}
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimiser over its parameter groups, and the schedule stepped after every batch.
-
-        With a gradient scaler (`16-mixed`) AdamW is not fused unless the user says so: Lightning would refuse to clip.
-        """
+        """The optimiser over its parameter groups, and the schedule stepped after every batch."""
         grouped = decay_groups if self._decay == "matrices" else one_group
         groups = part_groups(self, self.part_rates, self.constant_parts, grouped)
         scaled = getattr(self.trainer.precision_plugin, "scaler", None) is not None
@@ -91,23 +88,14 @@ class OptimisedModule(LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def check_training_settings(self, total_steps: int | None, with_schedule: bool = True) -> None:
-        """Builds an optimiser and a schedule to see whether they take their arguments; nothing is kept.
-
-        Args:
-            total_steps: of the training; None if nothing but the clock ends it.
-            with_schedule: whether the number is known.
-        """
+        """Builds an optimiser and a schedule to see whether they take their arguments; nothing is kept."""
         part_groups(self, self.part_rates, self.constant_parts, one_group)
         optimizer = build_optimizer(self._optimizer, [nn.Parameter(torch.zeros(1))])
         if with_schedule:
             build_schedule(self._schedule, optimizer, total_steps)
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Back-propagates as Lightning does; gradients of the last batches of an epoch are of their mean too.
-
-        With `accumulate_grad_batches` a step is taken at the end of an epoch whatever has been accumulated, and
-        Lightning has divided each loss by the full number.
-        """
+        """Back-propagates as Lightning does; gradients of the last batches of an epoch are of their mean too."""
         trainer: Any = self.trainer
         every, batches = trainer.accumulate_grad_batches, trainer.num_training_batches
         if every > 1 and math.isfinite(batches):
@@ -162,10 +150,7 @@ class OptimisedModule(LightningModule):
         follow_until_averaged(self.trainer, self)
 
     def on_train_start(self) -> None:
-        """Keeps the schedule as long as this training is: a checkpoint holds the length of the one that it is from.
-
-        The place in the data, too, is the checkpoint's.
-        """
+        """Keeps the schedule as long as this training is: a checkpoint holds the length of the one that it is from."""
         restore_loader_position(self.trainer)
         for config in self.trainer.lr_scheduler_configs:
             vars(config.scheduler).update(self._lengths)
@@ -189,10 +174,7 @@ class OptimisedModule(LightningModule):
         return self.global_step / max(1, self.total_steps)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OptimisedModule:
-        """A copy that shares the factories, which from the command line hold what cannot be copied.
-
-        Lightning's averages of weights are such copies.
-        """
+        """A copy that shares the factories, which from the command line hold what cannot be copied."""
         memo |= {id(factory): factory for factory in (self._optimizer, self._schedule)}
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied

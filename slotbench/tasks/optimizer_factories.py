@@ -36,17 +36,7 @@ class TrainingSettingsError(ValueError):
 
 
 def build_optimizer(factory: Callable[[Iterable], Optimizer], groups: Iterable, *, fuse: bool = True) -> Optimizer:
-    """The optimiser over these parameter groups.
-
-    An AdamW without an explicit `fused` or `foreach` is PyTorch's fused one, where that is possible: the same
-    step up to rounding, in one call for all parameters of a group. Every other optimiser is as the factory makes it.
-
-    Args:
-        factory: makes an optimiser from parameters, or groups of them.
-        groups: the parameters.
-        fuse: whether AdamW may be fused. A fused one takes gradients that a scaler has enlarged, so that what reads or
-            clips them before the step would see the enlarged ones.
-    """
+    """The optimiser over these parameter groups."""
     groups = list(groups)
     # copies, because an optimiser writes its settings into the groups
     optimizer: Optimizer = _called(factory, "optimizer", _copied(groups))
@@ -81,14 +71,8 @@ def _fused(optimizer: Optimizer, groups: list[Any]) -> Optimizer:
 def build_schedule(factory: Callable[..., LRScheduler], optimizer: Optimizer, total_steps: int | None) -> LRScheduler:
     """The schedule of the learning rate, one step of which follows each step of the optimiser.
 
-    A schedule that has an argument for its length (`total_steps`, or torch's `T_max` or `total_iters`) and was not
-    given one gets that of the training, by this name; every other one gets the optimiser alone. A function with a
-    second argument of another name, and no default for it, takes the length there.
-
-    Args:
-        factory: makes a schedule from the optimiser.
-        optimizer: whose learning rate it sets.
-        total_steps: steps of the whole training; None if nothing but the clock ends it.
+    An argument for its length (`total_steps`, torch's `T_max` or `total_iters`, or the one required argument of a
+    function behind the optimiser) that is not given is that of the training; None if nothing but the clock ends it.
     """
     before = [group["lr"] for group in optimizer.param_groups]
     length, by_place = _length_argument(factory)
@@ -171,15 +155,7 @@ def part_groups(
     constant: Sequence[str],
     grouped: Callable[[list[nn.Parameter]], list[dict[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """Parameter groups of a module by its parts; what no part names comes first, with the optimiser's own rate.
-
-    Args:
-        module: whose parameters are trained.
-        rates: learning rate by the name of a part, such as "core" or "decoder.slot_map"; of two that name a parameter
-            the longer one holds.
-        constant: parts whose learning rate stays as it is, whatever the schedule.
-        grouped: makes groups of the parameters of one part, by what decays.
-    """
+    """Parameter groups of a module by its parts; what no part names comes first, with the optimiser's own rate."""
     parts = sorted({*rates, *constant}, key=len, reverse=True)
     members: dict[str, list[nn.Parameter]] = {"": [], **{part: [] for part in parts}}
     for name, parameter in module.named_parameters():

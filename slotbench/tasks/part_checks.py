@@ -151,10 +151,7 @@ def check_views(encoder: Encoder, shown: VideoSpec, decoder: Decoder, wanted: Vi
 
 
 def check_logits(decoder: Decoder, does: str) -> None:
-    """Refuses a decoder that bounds its image by a sigmoid of its own, where the loss takes logits; a PartError.
-
-    `does` says what the loss does with the image, and what else to do, up to "give".
-    """
+    """Refuses a decoder that bounds its image by a sigmoid of its own, where the loss takes logits; a PartError."""
     if decoder.paints_pixels:
         raise PartError(
             f"the decoder {type(decoder).__name__} bounds its image to [0, 1] by itself, and {does} the decoder "

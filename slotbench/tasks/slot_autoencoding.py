@@ -34,31 +34,22 @@ Pixels = Literal["unit", "signed"]
 class SlotAutoencoding(AutoencodingTask):
     """Reconstructs every frame, or its features, from a few slots, and is scored by what each slot has taken.
 
-    Nothing is labelled in training: the loss is the mean squared error of the reconstruction. Evaluation scores two
-    segmentations, the decoder's masks and the core's attention over the tokens (if slots compete for them there), per
-    video and per frame, against the true instances where the data has them, beside baselines that learn nothing.
-    `largest_slot` and `live_slots` show a collapse into one slot, which the loss does not; `collapsed` is the share of
-    clips that have.
-
-    Names: see `DiscoveryScores`; `val/fg_ari/video/decoder` is the FG-ARI per video of the decoder's masks.
+    The loss is the mean squared error of the reconstruction. Evaluation scores the decoder's masks and the attention of
+    slots that compete for tokens, per video and per frame, beside baselines; `DiscoveryScores` has the names.
 
     Source: SlotSSM, Section 7.3 and PSB, Section 5.1.1 (video); attention normalisation, Appendices E and F (CLEVR with
     `pixels="signed"`, features of MOVi-C).
 
-    Arguments that are not explained here are those of `SlotTask`.
-
     Args:
         encoder: makes an encoder from the `VideoSpec` of what is read: frames, or features if there are any.
         decoder: makes a decoder from the core's `SlotSpec` and the `VideoSpec` of what is reconstructed.
-        pixels: the range that the decoder paints pixels in, "unit" for [0, 1] or "signed" for [-1, 1]; the loss is
-            measured in it. Features are reconstructed as they are.
-        features: makes a frozen network from the frames' `VideoSpec`, whose features are read and reconstructed in
-            place of pixels. Not needed for data that brings features.
-        eval_window: in evaluation, each step is computed from the last `eval_window` frames alone, for cores that can
-            (PSB); for clips longer than those of the training.
-        baseline_clips: clips of each evaluation set that the baselines are scored on, the first ones; 0 for none.
-        lpips_weights: a file with AlexNet's features, for LPIPS in the test; see `GivenWeights`.
-        lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
+        pixels: the range of pixels that the decoder paints and the loss reads: "unit", [0, 1], or "signed", [-1, 1].
+        features: makes a frozen network from the frames' `VideoSpec`, whose features take the place of pixels. Not
+            needed for data that brings features.
+        eval_window: in evaluation, each step is computed from the last `eval_window` frames alone (PSB).
+        baseline_clips: the first clips of each evaluation set, on which baselines are scored; 0 for none.
+        lpips_weights: see `GivenWeights`.
+        lpips_heads: see `GivenWeights`.
     """
 
     monitor = ("val/loss", "min")

@@ -25,13 +25,9 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 class SlotTask(Task, ABC):
     """Encoder, temporal core and decoder, wired together for one question.
 
-    A subclass writes `forward`, `loss` of what `forward` returns, and its scores, as for every `Task`. It calls the
-    parts by `encoded`, `tracked` and `decoded`, which hold their outputs against the sizes that they announce. The
-    parts come as factories: the configuration gives every argument but the size, and the task supplies the size. In
-    Python they may also come built; a checkpoint does not say then what they were built from, and
-    `load_from_checkpoint` is given them again.
-
-    Arguments that are not explained here are those of `Task`.
+    A subclass calls the parts by `encoded`, `tracked` and `decoded`, which hold their outputs against the sizes that
+    they announce. The parts come as factories, and the task supplies the sizes; in Python they may also come built, and
+    are then given to `load_from_checkpoint` again. Arguments of its bases are not explained again by a subclass.
 
     Args:
         encoder: makes an encoder from the input's `VideoSpec`.

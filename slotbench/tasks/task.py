@@ -44,22 +44,14 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
     A subclass makes its parts, says by `parts` which they are, and writes `forward`, `loss` of what `forward` returns,
     and, for scores beside the loss, hands a `Scores` for each stage to `declare_scores` and names the ones that matter
     in `reported`. Where a step does more than `forward` and `loss`, it overrides `training_loss`, `score` or `predict`.
-    `loss` is minimised in training and logged in every stage; what is learned and not scored depends on
-    `self.training`.
-
-    A task reads `VideoBatch.pixels`. The first batch of a stage is checked, whether it is of the sizes in `data_spec`
-    and its pixels are in [0, 1].
-
-    Several processes train and score as one: losses and scores are summed over their clips before they are logged.
+    A task reads `VideoBatch.pixels`. Several processes train and score as one.
 
     Args:
-        optimizer: makes an optimiser from parameter groups; what decays, `decay` says. An AdamW without an explicit
-            `fused` or `foreach` is fused.
+        optimizer: makes an optimiser from parameter groups; AdamW without `fused` or `foreach` is fused.
         schedule: makes a learning-rate schedule from the optimiser and the number of steps of the whole training.
         init_from: a run folder or a checkpoint whose weights to start from, where name and shape match.
         data_spec: sizes of the input and of the target; the command line takes it from the data.
-        decay: what the optimiser's weight decay is for: "matrices", and everything else is left alone, or "all"
-            parameters in one group, norms, biases and time constants included.
+        decay: what weight decay is for: "matrices", or "all" parameters in one group.
     """
 
     data_spec: DataSpec
@@ -207,11 +199,7 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         return [score.headline(self._stage, references, pseudo) for score in self.reported]
 
     def metric_infos(self, names: Iterable[str]) -> dict[str, MetricInfo]:
-        """What logged scores are: as their `Scores` declare them, and headlines as `reported` does.
-
-        Args:
-            names: as logged, without the stage.
-        """
+        """What logged scores are, by their names without the stage: as `Scores` and `reported` declare them."""
         scores = [self.scores_of(stage) for stage in self.scores]
         references = {str(name): name for one in scores for name in one.references}
         declared = [info for one in scores for info in one.declared]
@@ -249,10 +237,7 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
             return False
 
     def forget_references(self) -> None:
-        """Forgets baselines and oracles, which are of one data set; called before each stage with another one.
-
-        Loaders given without a data module count as another data set.
-        """
+        """Forgets baselines and oracles, which are of one data set; called before each stage with another one."""
         for stage, kept in self._unscored.items():
             self.scores_of(stage).restore(deepcopy(kept))
 
@@ -264,11 +249,7 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
                 scores.reset()
 
     def on_train_batch_start(self, batch: VideoBatch, batch_idx: int) -> None:
-        """With several processes, lets each draw its own random numbers, by seed, process and batch of the training.
-
-        The seed is the same for all, so that without this all would drop the same units and draw the same slots. A
-        resumed training draws what it would have drawn, though a checkpoint holds one process's random state.
-        """
+        """With several processes, lets each draw its own random numbers, by seed, process and batch of the training."""
         if self.trainer.world_size > 1:
             batches = self.trainer.fit_loop.total_batch_idx
             drawn = np.random.SeedSequence([self._seed or 0, self.global_rank, batches]).generate_state(1, np.uint64)

@@ -27,22 +27,15 @@ __all__ = ["VariationalPrediction"]
 class VariationalPrediction(RolloutTask):
     """Learns a latent model of videos (`GenerativeCore`, such as `CWVAE`), and predicts by its prior.
 
-    The loss is the negative evidence lower bound in nats per frame: each frame's negative log likelihood, a Gaussian
-    around the frame decoded from the posterior's slots, plus the core's own terms (`CoreOutput.losses`), which are the
-    divergence of posterior from prior.
-
-    In evaluation the posterior reads `context` true frames, and the prior goes on for `horizon` frames; nothing that
-    was painted is read again. A context may end in the middle of a block of a core that reads blocks; the core says
-    what happens then. The scores are those of `VideoPrediction`, without thresholded feedback.
+    The loss is the negative evidence lower bound in nats per frame: the negative log likelihood of each frame, a
+    Gaussian around the frame decoded from the posterior's slots, plus the core's own terms (`CoreOutput.losses`). In
+    evaluation the posterior reads `context` true frames, and the prior goes on for `horizon` frames.
 
     Source: Saxena, Ba, Hafner, "Clockwork Variational Autoencoders", NeurIPS 2021, and its code.
 
-    Arguments that are not explained here are those of `SlotTask` and `RolloutTask`.
-
     Args:
         core: makes a `GenerativeCore` from the encoder's `TokenSpec`.
-        deviation: standard deviation of a pixel around the decoded one, in units of white. The squared error weighs
-            1 / (2 deviation^2) beside the divergence, so it decides how much the latents say.
+        deviation: standard deviation of a pixel around the decoded one, in units of white.
     """
 
     monitor = ("val/rollout_mse", "min")

@@ -28,33 +28,22 @@ __all__ = ["VideoPrediction"]
 class VideoPrediction(RolloutTask):
     """Learns to predict the next frame, and is evaluated by its autoregressive roll-out.
 
-    Training is teacher-forced: from the slots after frame t, frame t + 1 is decoded. In evaluation the model reads
-    `context` true frames and then predicts `horizon` frames, each from the one it predicted before, through the state
-    that the core carries. Nothing true is read after the context.
+    Training is teacher-forced: frame t + 1 is decoded from the slots after frame t. In evaluation the model reads
+    `context` true frames and then predicts `horizon` frames, each from the one it predicted before. `RolloutScores`
+    names the scores; the test also feeds back thresholded frames (loss "bce").
 
-    Scores of the roll-out are mean squared error, PSNR and SSIM, of each step of the horizon too, beside baselines and
-    the data set's oracles; the test also takes the clips in groups, feeds back thresholded frames (loss "bce"), and
-    from the user's weights adds LPIPS and FVD. `RolloutScores` has the names.
-
-    Source: SlotSSM §7.1 (loss "bce"); ConvS5, Section 4.1 and its code (loss "l1_l2", `loss_sum` "rows", `quantise`);
-    Lin, "Modular Neural Networks for Video Prediction", 2022, Eq 3.30 (loss "mse", `loss_sum` "frames").
-    In SlotSSM, what is fed back, the scale of the error, and how time indices beyond the training clips are met are not
-    stated.
-
-    Arguments that are not explained here are those of `SlotTask` and `RolloutTask`.
+    Source: SlotSSM §7.1 (loss "bce"; feedback, scale of the error and later time indices are not stated); ConvS5,
+    Section 4.1 and its code (loss "l1_l2", `loss_sum` "rows", `quantise`); Lin, "Modular Neural Networks for Video
+    Prediction", 2022, Eq 3.30 (loss "mse", `loss_sum` "frames").
 
     Args:
-        loss: "bce", cross-entropy between pixel and logit, "mse", squared error of the decoder's output itself, or
-            "l1_l2", absolute and squared error of its tanh against frames in [-1, 1]. A decoder that bounds its image
-            to [0, 1] itself takes "mse".
-        l1_share: weight of the absolute error in "l1_l2", in [0, 1]; the squared error has the rest. Where a model
-            of small objects stays at black, 0 lets it leave (`slotbench.tasks.frame_losses.frame_loss`).
-        loss_sum: mean over "pixels", sum over a row's pixels and channels and mean over "rows", or mean over pixels and
-            sum over "frames".
-        feedback: what goes back in: the predicted "probability", or with "threshold" black or white, whichever is
-            nearer.
-        max_time_offset: in training, the clock of each clip starts at a random step from 0 to this, so that the time
-            indices of a roll-out longer than the training clips are not new to the encoder.
+        loss: "bce" of logits, "mse" of the decoder's output itself, which a decoder bounded to [0, 1] takes, or "l1_l2"
+            of its tanh against frames in [-1, 1].
+        l1_share: weight of the absolute error in "l1_l2", in [0, 1]; see `frame_loss`.
+        loss_sum: mean over "pixels", sum over the pixels of a row and mean over "rows", or mean over the pixels and sum
+            over the "frames".
+        feedback: what is read next: the predicted "probability", or its "threshold", black or white.
+        max_time_offset: in training, the clock of each clip starts at a random step from 0 to this.
         object_scores: also score what becomes of the objects, where the data has masks: see `ObjectScores`.
     """
 
@@ -111,11 +100,7 @@ class VideoPrediction(RolloutTask):
 
     @frame_by_frame
     def forward(self, batch: VideoBatch) -> Decoded:
-        """Decodes the prediction of frame t + 1 from the slots after frame t, for every frame but the last.
-
-        Returns:
-            what the loss reads, for "bce" logits and for "mse" pixels, "batch time-1 channels height width".
-        """
+        """Decodes the prediction of frame t + 1 from the slots after frame t, for every frame but the last."""
         if batch.num_steps < 2:
             raise ValueError("predicting the next frame takes clips of at least 2 frames, and these have 1")
         out = self.tracked(self.encoded(batch.slice_time(0, batch.num_steps - 1)))

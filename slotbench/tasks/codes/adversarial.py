@@ -19,12 +19,7 @@ Frames = Float[Tensor, "frames channels height width"]
 class PatchDiscriminator(nn.Sequential):
     """Convolutions to one logit for each of many overlapping patches, above 0 where they look true.
 
-    Source: Isola et al., "Image-to-Image Translation with Conditional Adversarial Networks", CVPR 2017 (patches of
-    70 x 70 pixels), with the sizes and the initial values of its public code. For RGB it has 2,765,633 parameters.
-
-    Args:
-        channels: of a frame.
-        width: channels of the first map, doubled three times.
+    Source: Isola et al., "Image-to-Image Translation with Conditional Adversarial Networks", CVPR 2017, and its code.
     """
 
     def __init__(self, channels: int, width: int = 64):
@@ -43,11 +38,8 @@ class PatchDiscriminator(nn.Sequential):
 class Adversary(nn.Module):
     """Discriminator of a tokenizer's frames, and its two terms, for one optimiser over both networks.
 
-    The tokenizer's term is minus the mean logit of its frames, through the discriminator with fixed parameters; the
-    discriminator's is the hinge loss of true frames and of the tokenizer's, which are fixed there. No gradient of
-    either term reaches the other network, so that a step of one optimiser is that of two with equal settings, both from
-    the weights before the step. The public code of VQ-GAN updates the discriminator after the tokenizer in each step.
-    Clipping by the norm of all gradients couples the two.
+    The tokenizer's term is minus the mean logit of its frames, the discriminator's is the hinge loss. No gradient of
+    either term reaches the other network; VQ-GAN's code updates the discriminator after the tokenizer in each step.
 
     Source: Esser, Rombach, Ommer, "Taming Transformers for High-Resolution Image Synthesis", CVPR 2021, Equations 5 to
     7, with the numbers of its public code; hinge loss: Lim and Ye, "Geometric GAN", 2017.
@@ -72,15 +64,7 @@ class Adversary(nn.Module):
     def forward(
         self, painted: Frames, true: Frames, error: Float[Tensor, ""], last_layer: Tensor, step: int
     ) -> dict[str, Float[Tensor, ""]]:
-        """The two terms of a training step: `adversarial`, weighted, and `discriminator`.
-
-        Args:
-            painted: frames of the tokenizer in [0, 1], with a gradient.
-            true: the frames that they reconstruct.
-            error: reconstruction error of `painted`, from which the adaptive weight is.
-            last_layer: parameter of the tokenizer that the adaptive weight compares gradients at.
-            step: of the training, from 0 on.
-        """
+        """The two terms of a training step: `adversarial`, weighted, and `discriminator`."""
         own = dict(self.discriminator.named_parameters())
         if step < self.start:
             # a gradient of zeros: several processes wait for that of every parameter
@@ -99,24 +83,11 @@ class Adversary(nn.Module):
 def adaptive_weight(
     error: Float[Tensor, ""], term: Float[Tensor, ""], last_layer: Tensor, eps: float = 1e-4, largest: float = 1e4
 ) -> Float[Tensor, ""]:
-    """Norm of the error's gradient at a layer over that of another term, without a gradient of its own.
-
-    Args:
-        error: the reconstruction error.
-        term: the adversarial term.
-        last_layer: a parameter that both depend on.
-        eps: added to the second norm.
-        largest: bound of the weight.
-    """
+    """Norm of the error's gradient at a layer over that of another term, without a gradient of its own."""
     sizes = [torch.autograd.grad(value, last_layer, retain_graph=True)[0].norm() for value in (error, term)]
     return (sizes[0] / (sizes[1] + eps)).clamp(max=largest).detach()
 
 
 def hinge_loss(true: Float[Tensor, "*patches"], painted: Float[Tensor, "*patches"]) -> Float[Tensor, ""]:
-    """How far logits of true patches are below 1, and those of others above -1, halved.
-
-    Example:
-        >>> hinge_loss(torch.tensor([0.5, 2.0]), torch.tensor([-3.0, 0.0]))
-        tensor(0.3750)
-    """
+    """How far logits of true patches are below 1, and those of others above -1, halved."""
     return (F.relu(1 - true).mean() + F.relu(1 + painted).mean()) / 2

@@ -29,14 +29,7 @@ __all__ = [
 
 
 def trained_tokenizer(run: str, frame: VideoSpec) -> Tokenizer:
-    """The tokenizer of a run, with the weights of its last checkpoint, frozen and in evaluation mode.
-
-    Nothing in the checkpoint is run; see `RebuiltModule.load_from_checkpoint`.
-
-    Args:
-        run: a run folder of `FrameTokenization`, one of its checkpoints, or a folder that `slotbench export` wrote.
-        frame: the frames that it is to read.
-    """
+    """The tokenizer of a run, with the weights of its last checkpoint, frozen and in evaluation mode."""
     path = Path(run).expanduser()
     try:
         if is_model_folder(path):
@@ -61,14 +54,7 @@ def trained_tokenizer(run: str, frame: VideoSpec) -> Tokenizer:
 
 
 def chosen_tokenizer(task: str, run: str | None, tokenizer: TokenizerFactory | None, frame: VideoSpec) -> Tokenizer:
-    """The tokenizer of a run, frozen, or a new one.
-
-    Args:
-        task: the name of the task, for messages.
-        run: run folder or checkpoint of a `FrameTokenization`, or None.
-        tokenizer: makes a tokenizer from the frames' `VideoSpec`, or None.
-        frame: the frames.
-    """
+    """The tokenizer of a run, frozen, or a new one."""
     if (run is None) == (tokenizer is None):
         given = "neither is" if run is None else "both are"
         raise ValueError(
@@ -82,10 +68,7 @@ def chosen_tokenizer(task: str, run: str | None, tokenizer: TokenizerFactory | N
 
 
 def frozen_tokenizer(task: str, run: str | None, tokenizer: TokenizerFactory | None, frame: VideoSpec) -> Tokenizer:
-    """`chosen_tokenizer`, which has nothing to train and embeds codes by a table.
-
-    Where the data set stores codes (`frame.codes`), they have to be of this tokenizer's size.
-    """
+    """`chosen_tokenizer`, which has nothing to train and embeds codes by a table."""
     built = chosen_tokenizer(task, run, tokenizer, frame)
     if any(parameter.requires_grad for parameter in built.parameters()):
         raise PartError(

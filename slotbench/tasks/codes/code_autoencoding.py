@@ -44,40 +44,32 @@ _UNUSED = 0.01
 class CodeAutoencoding(AutoencodingTask):
     """Slots of each frame, from which a decoder predicts the codes that a tokenizer has for it, one after the other.
 
-    The decoder is given the true codes in training, and samples them where frames are shown or compared. No gradient of
-    the slots' loss reaches the tokenizer. It is one of three: trained before by `FrameTokenization` and frozen
-    (`tokenizer_run`); fitted at the start of this training (`tokenizer: PatchKMeans`); or trained here too
-    (`tokenizer: DVAE`), as in STEVE's code, where one bound clips all gradients together, so that the tokenizer's
-    decides how much is left of the slots'.
+    The decoder is given the true codes in training, and samples them where frames are shown. No gradient of the slots'
+    loss reaches the tokenizer, which is trained before and frozen (`tokenizer_run`), fitted at the start
+    (`PatchKMeans`), or trained here too (`DVAE`), as in STEVE's code, where one bound clips all gradients together.
 
-    Scores: those of `SlotAutoencoding`, with the decoder's masks from its attention to the slots, and those of
-    `CodeScores`. A `mask_decoder` paints frames from the slots, whose gradient it has no part in, and has masks of a
-    third kind; the best checkpoint is then that of the highest `val/psnr_mask_decoder/frame`. A decoder may predict
-    well with empty slots: `slot_gap` is what it loses in nats per code with the slots of another clip.
+    `CodeScores` names the scores. A `mask_decoder` paints frames from the slots, whose gradient it has no part in; the
+    best checkpoint is then that of the highest `val/psnr_mask_decoder/frame`.
 
     Source: Singh et al., "Illiterate DALL-E Learns to Compose" (SLATE), ICLR 2022 (encoder `CodeEmbeddingEncoder`, core
-    `SlotAttention`, clips of one frame); "Simple Unsupervised Object-Centric Learning for Complex and Naturalistic
-    Videos" (STEVE), NeurIPS 2022 (core `SAVi`); PSB (Singh et al., 2024), Appendix D.3.2 (core `PSB`).
-
-    Arguments that are not explained here are those of `SlotTask`.
+    `SlotAttention`); "Simple Unsupervised Object-Centric Learning for Complex and Naturalistic Videos" (STEVE), NeurIPS
+    2022 (core `SAVi`); PSB (Singh et al., 2024), Appendix D.3.2 (core `PSB`).
 
     Args:
-        encoder: makes an encoder from the frames' `VideoSpec`, which has the tokenizer's `code_spec` as its `codes`. A
-            `CodeEncoder` reads these in place of pixels, by the vectors of the decoder.
+        encoder: makes an encoder from the frames' `VideoSpec` with the tokenizer's `code_spec` as its `codes`.
         decoder: makes an `AutoregressiveDecoder` from the core's `SlotSpec` and the tokenizer's `code_spec`.
         tokenizer_run: run folder or checkpoint of a `FrameTokenization` whose tokenizer is used as it is.
         tokenizer: makes a tokenizer from the frames' `VideoSpec`, which is trained or fitted here.
-        part_rates: learning rates of parts by name, such as {"core": 1.0e-4, "decoder.slot_map": 1.0e-4}, where they
-            are not the optimiser's; of two that name a parameter the longer one holds.
+        part_rates: learning rates of parts by name, such as {"decoder.slot_map": 1.0e-4}; the longer of two names
+            holds.
         constant_parts: parts whose learning rate the schedule leaves alone.
         clip_by: what `trainer.gradient_clip_val` bounds: the "norm" of all gradients, or the "largest" number in them.
         loss_sum: "mean" for the mean cross-entropy of codes (and error of pixels); "frame" for sums over a frame's.
-        sampled_clips: clips of each evaluation set whose frames are sampled and compared, the first ones; 0 for none.
+        sampled_clips: the first clips of each evaluation set, whose frames are sampled and compared; 0 for none.
         temperature: of sampled codes; 0 for the most likely code of each cell, given those before it.
         eval_window: in evaluation, each step is computed from the last `eval_window` frames alone (PSB).
-        baseline_clips: clips of each evaluation set that the masks' baselines are scored on, the first ones.
-        mask_decoder: makes a decoder of frames with masks from the core's `SlotSpec` and the frames' `VideoSpec`, such
-            as `SpatialBroadcastDecoder`; None for none.
+        baseline_clips: the first clips of each evaluation set, on which the masks' baselines are scored.
+        mask_decoder: makes a decoder of frames with masks, such as `SpatialBroadcastDecoder`; None for none.
     """
 
     monitor: tuple[str, Literal["min", "max"]] | None = ("val/loss", "min")
@@ -189,10 +181,7 @@ class CodeAutoencoding(AutoencodingTask):
 
     @frame_by_frame
     def forward(self, batch: VideoBatch) -> Autoencoded:
-        """Slots of every frame, and the logits of its codes.
-
-        In training, the losses of a tokenizer and of a mask decoder that are trained here are terms of the decoder.
-        """
+        """Slots of every frame, and the logits of its codes."""
         if not self.training:
             return super().forward(batch)
         terms, read = {}, batch
@@ -244,13 +233,7 @@ class CodeAutoencoding(AutoencodingTask):
     def sample(
         self, slots: Float[Tensor, "batch time slots dim"], temperature: float | None = None
     ) -> Float[Tensor, "batch time channels height width"]:
-        """Frames in [0, 1] from slots.
-
-        Args:
-            slots: of every step.
-            temperature: 0 for the most likely code of each cell, given those before it; otherwise codes are drawn. The
-                task's own if None.
-        """
+        """Frames in [0, 1] from slots."""
         assert isinstance(self.decoder, AutoregressiveDecoder)
         codes, _ = self.decoder.sample(slots, None, self.temperature if temperature is None else temperature)
         return self.tokenizer.decode(codes)

@@ -89,26 +89,18 @@ class CodeRolloutTask(RolloutTask):
 class CodePrediction(CodeRolloutTask):
     """Learns to predict the codes of the next frame, and is evaluated by its autoregressive roll-out.
 
-    A frozen tokenizer turns each frame into a grid of codes. The encoder reads their vectors, the rows of the
-    tokenizer's codebook (`Tokenizer.embed`), in the place of the frame, and the decoder gives logits of the next
-    frame's codes. In a roll-out the codes of each cell are drawn, independently of each other, their vectors are read
-    next, and the tokenizer paints the frame. No frame is encoded again: a recurrent core carries its state.
-
-    Scores are those of `VideoPrediction`, of the painted frames, beside an oracle, the true frames as the tokenizer
-    brings them back; `cross_entropy` is that of the codes in nats, without smoothing (`NextCodes`).
+    The encoder reads the vectors of a frame's codes (`Tokenizer.embed`), and the decoder gives logits of the next
+    frame's. In a roll-out the codes of each cell are drawn, independently of each other, their vectors are read next,
+    and the tokenizer paints the frame. `cross_entropy` is that of the codes in nats, without smoothing (`NextCodes`).
 
     Source: Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023,
     appendix D.5 and its code, the models of DMLab; sums as there with `loss_sum: frame`.
 
-    Arguments that are not explained here are those of `SlotTask` and `RolloutTask`.
-
     Args:
-        encoder: makes an encoder from the `VideoSpec` of code vectors: `embedding_dim` channels on the codes' grid.
-            `ResNetEncoder` reads them with `rescale: false`.
+        encoder: makes an encoder from the `VideoSpec` of code vectors, such as `ResNetEncoder(rescale=False)`.
         decoder: makes a decoder from the core's `SlotSpec` and the tokenizer's `code_spec`.
         tokenizer_run: run folder or checkpoint of a `FrameTokenization` whose tokenizer is used.
-        tokenizer: makes a tokenizer from the frames' `VideoSpec`, which is fitted here if it has to be. Codes that the
-            data has stored are read as they are.
+        tokenizer: makes a tokenizer from the frames' `VideoSpec`, which is fitted here if it has to be.
         label_smoothing: share of the target that is spread over all codes.
         loss_sum: "mean" over all codes, or the sum over those of a "frame" and the mean over frames.
         temperature: of the codes that are drawn; 0 for the most likely one of each cell.

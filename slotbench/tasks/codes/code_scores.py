@@ -76,13 +76,7 @@ class CodeScores(DiscoveryScores):
         painted: Float[Tensor, "batch time channels height width"],
         true: Float[Tensor, "batch time channels height width"],
     ) -> None:
-        """Adds frames that were made in another way than by sampling from the slots; both in [0, 1].
-
-        Args:
-            name: "tokenizer" for frames brought back from their true codes, "mask_decoder" for those that it paints.
-            painted: these frames.
-            true: the frames themselves.
-        """
+        """Adds frames that were made in another way than by sampling from the slots; both in [0, 1]."""
         self._add_frames(f"psnr_{name}", frame_psnr(painted, true))
 
     def compute(self) -> dict[str, float]:

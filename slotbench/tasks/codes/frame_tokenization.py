@@ -39,31 +39,21 @@ __all__ = ["FrameTokenization"]
 class FrameTokenization(Task):
     """Trains a tokenizer to bring frames back from their codes, each frame on its own; there are no slots.
 
-    Its run folder is then named as `tokenizer_run` by `CodeAutoencoding`, whose slots predict the codes.
+    Its run folder is then named as `tokenizer_run`. `FrameScores` names the scores; baselines that need no tokenizer
+    are `mean_frame`, of `baseline_frames` training frames, `mean_colours` of each cell, and `k_means` patches.
 
-    Scores: `psnr/frame` of frames decoded from codes, beside baselines of this data that need no tokenizer:
-    `mean_frame`, the mean of `baseline_frames` training frames; `mean_colours`, each cell in its mean colour;
-    `k_means`, a codebook of as many patches as there are codes, fitted to those training frames. `perplexity` and
-    `dead_codes` show a codebook of which little is used; see `FrameScores`.
-
-    Source: Singh et al., "Simple Unsupervised Object-Centric Learning for Complex and Naturalistic Videos" (STEVE),
-    NeurIPS 2022, which trains the tokenizer with the slots; alone first, as in the code of SlotFormer (Wu et al., 2023)
-    and SlotDiffusion (Wu et al., 2023). No gradient of the slots' loss reaches the tokenizer in either.
-
-    `frame_error: absolute` with `perceptual_weight: 1` and `adversarial_weight: 0.8` is the loss of VQ-GAN (Esser et
-    al., "Taming Transformers for High-Resolution Image Synthesis", CVPR 2021), with LPIPS of AlexNet in the place of
-    VGG's. The discriminator is trained by the same optimiser (`Adversary`), which then clips no norm of gradients.
-
-    Arguments that are not explained here are those of `Task`.
+    Source: Singh et al. (STEVE), NeurIPS 2022, which trains the tokenizer with the slots; alone first, as in the code
+    of SlotFormer and SlotDiffusion (Wu et al., 2023). `frame_error: absolute` with `perceptual_weight: 1` and
+    `adversarial_weight: 0.8` is the loss of VQ-GAN (Esser et al., CVPR 2021), with LPIPS of AlexNet for that of VGG.
 
     Args:
         tokenizer: makes a tokenizer from the frames' `VideoSpec`.
         loss_sum: "mean" for the mean error of pixels; "frame" for the sum over a frame's, as in STEVE.
-        baseline_frames: frames of the training split that `mean_frame` and `k_means` are of; 0 for no baselines.
+        baseline_frames: training frames that `mean_frame` and `k_means` are of; 0 for no baselines.
         frame_error: "squared", or "absolute", of frames mapped to [-1, 1].
         perceptual_weight: of LPIPS between frames and what is painted; it needs `lpips_weights`.
-        lpips_weights: a file with AlexNet's features; see `GivenWeights`.
-        lpips_heads: a file with the heads of LPIPS, if the other has none.
+        lpips_weights: see `GivenWeights`.
+        lpips_heads: see `GivenWeights`.
         adversarial_weight: of the discriminator's judgement beside an adaptive weight; 0 for no discriminator.
         adversarial_start: step from which on the discriminator is trained and counts.
     """

@@ -41,12 +41,7 @@ __all__ = ["TECO", "Forecast"]
 
 @dataclass
 class Forecast(Decoded):
-    """Logits of the codes of some frames, with the codes and which of them count.
-
-    Attributes:
-        codes: the true codes of these frames.
-        counted: the frames that have a part in the loss.
-    """
+    """Logits of the codes of some frames, with the true codes and which of these frames count in the loss."""
 
     codes: Integer[Tensor, "batch frames rows cols"] = field(kw_only=True)
     counted: Bool[Tensor, "batch frames"] = field(kw_only=True)
@@ -55,28 +50,20 @@ class Forecast(Decoded):
 class TECO(CodeRolloutTask):
     """Learns to predict the codes of the next frame through discrete latents, of which a prior draws those to come.
 
-    An encoder reads the vectors of a frame's codes together with those of the frame before, and a quantiser makes the
-    latents of them, as many as there are cells. The core reads latents and actions up to frame t - 1; from its slots a
-    MaskGit has the distribution of the latents of frame t, and from slots and latents the decoder has logits of codes.
-
-    The loss is the cross-entropy of the codes, summed over the cells of a frame, plus the prior's and the quantiser's.
-    In a roll-out latents are drawn and fed back; the most likely code of each cell is painted, and read by nothing.
-
-    Scores of the roll-out are those of `VideoPrediction`.
+    An encoder reads the vectors of a frame's codes beside those of the frame before, and a quantiser makes latents of
+    them, one per cell. The core reads latents and actions up to frame t - 1; from its slots a MaskGit has the
+    distribution of the latents of frame t, and from slots and latents the decoder has logits of codes. The loss is the
+    cross-entropy of the codes, summed over a frame, plus the prior's and the quantiser's. In a roll-out latents are
+    drawn and fed back.
 
     Source: Yan, Hafner, James, Abbeel, "Temporally Consistent Transformers for Video Generation", ICML 2023 (core
     `FrameTransformer`); Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling",
     NeurIPS 2023, Appendix D (TECO-ConvS5, TECO-S5, TECO-ConvSSM) and its code.
 
-    Encoder, core and decoder may come built from the sizes below; `data_spec` is given then, too. Arguments that are
-    not explained here are those of `SlotTask` and `RolloutTask`.
-
     Args:
-        encoder: makes an encoder from the `VideoSpec` of two joined maps of code vectors, such as
-            `ResNetEncoder(rescale=False)`.
+        encoder: makes an encoder from the `VideoSpec` of two joined maps of code vectors.
         core: makes a core that keeps the grid, from the `TokenSpec` of latents joined with the action's embedding.
-        decoder: makes a decoder from the `SlotSpec` of slots joined with latents and the tokenizer's `code_spec`; its
-            channels are logits of the codes.
+        decoder: makes a decoder of logits from the `SlotSpec` of slots joined with latents and the `code_spec`.
         tokenizer_run: run folder or checkpoint of a `FrameTokenization` whose tokenizer is used as it is.
         tokenizer: makes a tokenizer that is fitted before the training, such as `PatchKMeans`.
         prior: makes the prior from the `SlotSpec` of the core and the `VideoSpec` of the latents' codes.
@@ -84,10 +71,8 @@ class TECO(CodeRolloutTask):
         num_latent_codes: codes of the latents.
         latent_code_dim: width in which they are compared.
         action_dim: width of the embedding of an action, which all cells are given; 0 for none.
-        drop_loss: share of the frames that a training clip has no loss of: so many fewer are drawn at random, with
-            replacement; the core reads all.
-        frame_mask: number of the first frame whose latents are hidden from the core in clips with actions: it reads -2
-            in their place. Null for none.
+        drop_loss: share of the frames that a training clip has no loss of; the others are drawn with replacement.
+        frame_mask: number of the first frame whose latents the core reads as -2 in clips with actions; null for none.
     """
 
     monitor = ("val/rollout_mse", "min")
@@ -179,10 +164,7 @@ class TECO(CodeRolloutTask):
         return {**super().parts, "prior": self.prior}
 
     def forward(self, batch: VideoBatch) -> Forecast:
-        """Logits of the codes of frames 1 to the last, from the latents of these frames and slots of those before.
-
-        In training with `drop_loss`, of some of these frames.
-        """
+        """Logits of the codes of frames 1 to the last, from the latents of these frames and slots of those before."""
         if batch.num_steps < 2:
             raise ValueError("predicting the next frame takes clips of at least 2 frames, and these have 1")
         codes = frame_codes(self.tokenizer, batch)
@@ -261,12 +243,7 @@ class TECO(CodeRolloutTask):
     def _latents(
         self, codes: Integer[Tensor, "batch time rows cols"], before: Integer[Tensor, "batch 1 rows cols"] | None = None
     ) -> Float[Tensor, "batch time tokens latent_dim"]:
-        """Latents before they are quantised.
-
-        Args:
-            codes: of successive frames.
-            before: of the frame before the first, if there is one.
-        """
+        """Latents before they are quantised."""
         vectors = self.tokenizer.embed(codes)
         first = self.first_frame.expand(len(codes), 1, -1, -1, -1) if before is None else self.tokenizer.embed(before)
         pairs = torch.cat([torch.cat([first.to(vectors), vectors[:, :-1]], dim=1), vectors], dim=2)

@@ -37,35 +37,19 @@ DepthTransformName = Literal["log", "inverse", "plain"]
 
 @dataclass(frozen=True)
 class DepthTransform:
-    """A monotonous map of depth, and the way back.
-
-    Attributes:
-        target: of depth above 0, what is learned.
-        inverse: of what is learned, depth.
-    """
+    """A monotonous map of depth to what is learned (`target`), and the way back (`inverse`)."""
 
     target: Callable[[Tensor], Tensor]
     inverse: Callable[[Tensor], Tensor]
 
     def depth(self, predicted: Float[Tensor, "*shape"], span: tuple[float, float]) -> Float[Tensor, "*shape"]:
-        """Depth from a prediction, which may be any number; it is brought within the span.
-
-        Example:
-            >>> DEPTH_TRANSFORMS["inverse"].depth(torch.tensor([0.5, -1.0]), (0.1, 80.0))
-            tensor([ 2., 80.])
-        """
+        """Depth from a prediction, which may be any number; it is brought within the span."""
         # before the way back, where it is defined for them all; after it, where rounding may have left the span
         bounds = self.target(torch.tensor(span, dtype=torch.float64)).sort().values.tolist()
         return self.inverse(predicted.clamp(*bounds)).clamp(*span)
 
     def standardised(self, mean: float, std: float) -> DepthTransform:
-        """The same, less `mean` and divided by `std`, which is above 0.
-
-        Example:
-            >>> log = DEPTH_TRANSFORMS["log"].standardised(2.0, 0.5)
-            >>> log.target(torch.tensor([9.0]))
-            tensor([0.6052])
-        """
+        """The same, less `mean` and divided by `std`, which is above 0."""
         return DepthTransform(
             lambda depth: (self.target(depth) - mean) / std, lambda target: self.inverse(target * std + mean)
         )
@@ -82,30 +66,21 @@ DEPTH_TRANSFORMS: dict[DepthTransformName, DepthTransform] = {
 class DepthAutoencoding(AutoencodingTask):
     """Predicts the depth of every frame from a few slots, and is scored by its errors and by what each slot has taken.
 
-    Frames are read, depth is decoded: one channel, mixed over the slots by their masks. The loss is the mean squared
-    error of depth after a transform, over the pixels that have depth: those with a finite value within `depth_range`
-    that the data does not call invalid (`objects["depth_valid"]`). The others count nowhere, in no score either. The
-    mean is taken over the pixels of a clip first, and then over the clips that have any.
-
-    Scores: those of `SlotAutoencoding` for the masks, and `depth_abs_rel`, `depth_rmse` and `depth_log_rmse` of all
-    pixels and of object pixels, in the unit of the data, beside the mean depth of the training's clips, the same per
-    pixel of the image, and the empty floor where the data knows its camera. See `DepthScores` for the names.
+    The decoder has one channel. The loss is the mean squared error of transformed depth, over the pixels of a clip with
+    a depth within `depth_range` that the data does not call invalid (`objects["depth_valid"]`), then over clips. The
+    other pixels have no part in scores either; see `DepthScores`.
 
     Source: SAVi++ (Elsayed et al., 2022), depth as the target of slots; SlotSSM (Jiang et al., 2024), Appendix D.2,
     which says neither unit nor transform.
-
-    Arguments that are not explained here are those of `SlotTask`.
 
     Args:
         encoder: makes an encoder from the frames' `VideoSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and a `VideoSpec` of one channel; its output is not bounded.
         depth_target: what of depth d is learned: "log" for ln(1 + d), "inverse" for 1 / d, "plain" for d.
         target_mean: what is taken from that.
-        target_std: what the rest is divided by, so that objects stand out from the floor by about 1, as colours do.
-        depth_range: the nearest and the farthest depth that count, in the unit of the data; predictions are brought
-            within it before they are scored.
-        baseline_clips: clips of each evaluation set that baselines of the masks are scored on, the first ones; 0 for no
-            baselines, of depth neither.
+        target_std: what the rest is divided by.
+        depth_range: the nearest and the farthest depth that count, in the unit of the data.
+        baseline_clips: the first clips of each evaluation set, on which baselines are scored; 0 for none.
     """
 
     monitor = ("val/loss", "min")

@@ -19,12 +19,10 @@ class Conditions:
     """What the model is shown of a clip, in training and in evaluation.
 
     With causal masking the frames from number `frame_mask` on are hidden from the encoder in clips that have their
-    actions, so that everything after the context is predicted from the context and the actions. The loss of such a
-    clip is of these frames alone; that of a clip without actions is of all its predictions.
+    actions, and the loss of such a clip is of these frames alone.
 
     Source: Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023,
-    appendix D.5, and its code. The code adds a sum over the clips with actions and one over the others, each filled up
-    with terms that are constant; here the loss is the mean over clips of each clip's mean.
+    appendix D.5, and its code, which adds two sums of losses; here the loss is the mean over clips of each clip's mean.
 
     Args:
         drop_actions: probability that a clip is without its actions in training.

@@ -51,24 +51,12 @@ OBJECT_INFOS = (
 
 
 class ObjectScores(nn.Module):
-    """What a roll-out does with the objects of its clips, beside what learns nothing.
+    """What a roll-out does with the objects of its clips, beside what learns nothing; `OBJECT_INFOS` names the scores.
 
-    Names, each also as `baseline/<score>/<name>` and `oracle/<score>/<name>` where there is one:
-
-    - `rollout_mse_sum`: squared error of a frame, summed over pixels, averaged over channels;
-      `rollout_mse_sum/occupied`, the same of clips that show an object in every predicted frame, and
-      `rollout_occupied`, the share of such clips;
-    - `rollout_f1`: soft F1 of the foreground, mean over the horizon; `rollout_f1_all_steps`, the mean over all frames
-      but the first, those of the context among them, each predicted from the true ones before it;
-    - `rollout_mota`, `rollout_motp`: CLEAR-MOT of the decoder's masks, dark pixels belonging to no track. Baselines are
-      the true masks of the last frame seen, and trackers that learn nothing and look at the *true* frames.
-      `rollout_mota_patches` is the best of these trackers on the *predicted* frames;
-    - `rollout_acl`, `rollout_mcl`, `rollout_object_share`: identity of what each slot paints, and
-      `rollout_acl_shuffled`, `rollout_mcl_shuffled` of the same objects in a random order;
-    - `slot_utilisation/slot_N`: how much the first predicted frame depends on each slot, as a share of all
-      (`cell_utilisation`), and `slot_utilisation/largest`, that of the slot with the most in each clip.
-
-    Those of masks are there if the decoder gives masks.
+    `/occupied` is of clips that show an object in every predicted frame; `_all_steps` also counts the frames of the
+    context but the first, each predicted from the true ones before it. Baselines of MOTA are the true masks of the last
+    frame seen, and trackers that look at the *true* frames; `_patches` is the best of these on the *predicted* frames.
+    Scores of masks are there if the decoder gives masks.
 
     Args:
         horizon: predicted frames per clip.
@@ -112,10 +100,7 @@ class ObjectScores(nn.Module):
             self._update("utilisation", name, Mean, shares.device, share)
 
     def watch(self, steps: Iterable[Decoded], layers: Layers) -> Iterator[Decoded]:
-        """Hands the steps of a roll-out on, and notes whose each pixel is and which object each slot paints.
-
-        `layers` are the objects alone, in the frames of the horizon.
-        """
+        """Hands the steps of a roll-out on, and notes whose each pixel is and which object each slot paints."""
         self._labels, self._ids = [], []
         for time, step in enumerate(steps):
             if step.masks is not None:
@@ -128,10 +113,7 @@ class ObjectScores(nn.Module):
     def look(
         self, pieces: Iterable[tuple[Mapping[str, Frames], Frames]], masks: Ids, beside: bool
     ) -> Iterator[tuple[Mapping[str, Frames], Frames]]:
-        """Hands pieces of `RolloutScores.update` on and scores them, and at their end what `watch` has seen.
-
-        `masks` are true ids, from the last frame of the context on; `beside` scores the baselines of tracking too.
-        """
+        """Hands pieces of `RolloutScores.update` on and scores them, and at their end what `watch` has seen."""
         occupied = (masks[:, 1:].flatten(2) > 0).any(2).all(1)
         first, predicted, followed = 0, [], []
         for shown, true in pieces:

@@ -46,22 +46,11 @@ def roll_out(
     alone: Callable[[Decoded], Tensor | None] = lambda _: None,
     watch: Callable[[CoreOutput], object] = lambda _: None,
 ) -> Iterator[Decoded]:
-    """Reads the context at once, and predicts frames as they are asked for.
+    """Reads the context at once, and predicts frames in [0, 1], with the decoder's masks, as they are asked for.
 
-    Of the frames and the time of the batch, only the first `context` are read; actions, and which frames are hidden,
-    are read for every predicted frame, because they are given and not predicted.
-
-    Args:
-        parts: encoder, core and decoder.
-        predict: the frame of a step, and what the next step reads.
-        batch: clips of at least `context` frames.
-        context: frames to read.
-        horizon: frames to predict.
-        alone: paints each slot's own image.
-        watch: is called with the output of the core, piece by piece, from the first frame of the context on.
-
-    Returns:
-        an iterator over the predictions: a frame in [0, 1] "batch 1 channels height width", with the decoder's masks.
+    Of frames and time only the first `context` are read; actions, and which frames are hidden, are read for every
+    predicted frame. `predict` gives the frame of a step and what the next step reads, `alone` paints each slot's own
+    image, and `watch` is called with each output of the core.
     """
     check_context(batch, context)
     encoder, core, decoder = parts
@@ -110,10 +99,7 @@ def painted_alone(decoded: Decoded, paint: Callable[[Decoded], Tensor]) -> Tenso
 def in_pieces(
     steps: Iterator[Decoded], horizon: int, add_time: Callable[[int, float], None], device: torch.device
 ) -> Iterator[tuple[slice, Tensor]]:
-    """The frames of a roll-out in pieces, with where they lie in the horizon.
-
-    `add_time` is called with the number of predicted frames of all clips and the seconds that they took.
-    """
+    """The frames of a roll-out in pieces, with where they lie in the horizon."""
     done = 0
     while done < horizon:
         begin = _now(device)

@@ -49,25 +49,21 @@ class RolloutTask(SlotTask, Predictor):
     """Next to `forward` and a teacher-forced `loss`, a subclass writes `frames`, and calls `declare_rollouts`.
 
     Both are given clips whole, unless both are marked by `frame_by_frame`: evaluation then reads long clips in pieces,
-    through `decode`, and adds the losses up as `sums_frames` says.
-
-    What the arguments are that subclasses share:
+    through `decode`, and adds the losses up as `sums_frames` says. Arguments that subclasses share:
 
     Args:
         context: true frames that a roll-out starts from.
         horizon: frames that it predicts.
-        report_horizons: also log the mean scores of so many first frames of the horizon, where it has as many.
+        report_horizons: also log the mean scores of so many first frames of the horizon.
         quantise: score frames truncated to bytes, predicted and true; what is fed back stays as it is.
         lpips_weights: a file with AlexNet's features, for LPIPS; see `GivenWeights`.
         lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
         fvd_weights: a file with I3D, for FVD.
         group_size: clips per group in the test.
         drop_actions: probability that a training clip is without its actions; see `Conditions`.
-        frame_mask: number of the first frame that is hidden from the model in clips with actions (causal masking of
-            frames); null for none.
+        frame_mask: number of the first frame that is hidden from the model in clips with actions; null for none.
         eval_actions: whether roll-outs are given the actions.
-        short_context: also score roll-outs that read so many of the last frames of the context alone, as
-            `rollout_<score>_short_context`: what is lost of it is what the model remembers from before them.
+        short_context: also score roll-outs that read so many of the last frames of the context alone.
     """
 
     sums_frames: bool = False
@@ -90,11 +86,7 @@ class RolloutTask(SlotTask, Predictor):
         short_context: int | None = None,
         num_codes: int | None = None,
     ) -> None:
-        """Says how roll-outs are made and scored: the arguments are those of subclasses, and `thresholds_in_test`.
-
-        With `thresholds_in_test` the test scores thresholded feedback too; with `num_codes`, the size of the codebook,
-        codes are scored.
-        """
+        """Says how roll-outs are made and scored: the arguments are those of subclasses, and `thresholds_in_test`."""
         check_choices(feedback=(feedback, Feedback))
         _check_lengths(context, horizon, short_context)
         frame = self.data_spec.target
@@ -204,10 +196,7 @@ class RolloutTask(SlotTask, Predictor):
     def forced_loss(
         self, batch: VideoBatch, watch: Callable[[Decoded, VideoBatch], object] = lambda *_: None
     ) -> Tensor:
-        """The teacher-forced loss of a batch; of long clips piece by piece, where `forward` and `loss` allow it.
-
-        `watch` is called with the prediction of every frame of a piece but its first, and that piece.
-        """
+        """The teacher-forced loss of a batch; of long clips piece by piece, where `forward` and `loss` allow it."""
 
         def loss(output: Decoded, piece: VideoBatch) -> Tensor:
             watch(output, piece)
@@ -254,10 +243,7 @@ class RolloutTask(SlotTask, Predictor):
         components: bool = False,
         watch: Callable[[CoreOutput], object] = lambda _: None,
     ) -> Iterator[Decoded]:
-        """Reads `context` frames of the batch, then predicts `horizon` frames one by one, as `roll_out` says.
-
-        What is not given is the task's own.
-        """
+        """Reads `context` frames of the batch, then predicts `horizon` frames one by one, as `roll_out` says."""
         parts = (self.encoder, self.core, self.decoder)
         context, horizon = context or self.context, horizon or self.horizon
         predict = partial(self.next_frame, feedback=feedback or self.feedback)

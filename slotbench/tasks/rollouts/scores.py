@@ -67,18 +67,12 @@ class _Whose(NamedTuple):
 class RolloutScores(Scores):
     """Squared error, PSNR and SSIM of every predicted frame, averaged over clips, for the model and what is beside it.
 
-    Names: `rollout_<score>`, the mean over the horizon, with `/step_07` and `/first_400` of parts of it;
-    `rollout_mse_per_frame`, summed over the pixels of a frame; `rollout_capped`, the share of frames without any error;
-    `rollout_frames_ahead`, how long the prediction is better than every baseline (`frames_ahead`);
-    `rollout_<score>_<variant>` of a variant of the model; with groups, what `summarise_groups` says and `sampling_fps`;
-    where the data names groups of pixels (`SlotDataModule.pixel_groups`), `rollout_mse/<group>` and
-    `rollout_psnr/<group>` of the squared error of all their pixels together; `unseen_33-64` of `Maze` and the like are
-    points of one curve (`over_absence`);
-    of models of codes `cross_entropy`, given the true frames before, by `NextCodes`;
-    of a core with schemata `schemata_entropy`, how evenly they are taken on true frames, by `usage_entropy`.
+    Names: `rollout_<score>`, the mean over the horizon, with `/step_07` and `/first_400` of parts of it, and
+    `_<variant>` of a variant of the model; `rollout_capped`, the share of frames without any error; with groups, what
+    `summarise_groups` says; `rollout_mse/<group>` and `rollout_psnr/<group>` of the groups of pixels that the data
+    names (`SlotDataModule.pixel_groups`). See `declared` for the others.
 
-    Frames come in pieces of the horizon, so that no more than a piece is ever held; the model's whole videos are, a
-    batch of them, where there are groups that need them for FVD. Frames too small for the window of SSIM have none.
+    Frames come in pieces of the horizon; the model's whole videos are held where groups need them for FVD.
 
     Args:
         horizon: predicted frames per clip.
@@ -158,10 +152,9 @@ class RolloutScores(Scores):
         """Adds a batch of clips.
 
         Args:
-            pieces: in order of time, frames by whose they are ("" for the model, "baseline|NAME", "oracle|NAME", or a
-                variant of the model) and the true ones.
+            pieces: in order of time, frames by whose they are (see `_Whose.of`) and the true ones.
             context: the true frames before; without them the clips are in no group.
-            index: which clips of the data set they are, to put them in groups in its order.
+            index: which clips of the data set they are.
             pixels: groups of pixels of the horizon, by name.
         """
         values: dict[str, list[Tensor]] = {}
@@ -237,10 +230,7 @@ class RolloutScores(Scores):
         return dict(self._last)
 
     def over_absence(self) -> dict[str, dict[float, float]]:
-        """Squared error of the last evaluation by the frames since what a pixel shows was in view in the context.
-
-        By "model", a variant's name, or "oracle: NAME"; infinity for what was never in view.
-        """
+        """Squared error of the last evaluation by the frames since what a pixel shows was in view in the context."""
         found: dict[str, dict[float, float]] = {"model": {}}
         for logged, value in (self.references | self._last).items():
             oracle = logged if isinstance(logged, Reference) and logged.kind == "oracle" else None
@@ -371,11 +361,7 @@ def frames_ahead(known: Mapping[str, Curves], of: Iterable[str] = ("",)) -> dict
 
 
 def parts_of_curve(curve: Sequence[float], means_until: Sequence[int] = ()) -> Iterator[tuple[str, float]]:
-    """What is logged of a curve: the mean, those of the first frames, and single steps.
-
-    Of a curve of up to 100 steps all are logged, of a longer one about 100, the first and the last among them; of
-    `means_until` first frames their mean, where there are as many. Yields what follows the name, and the value.
-    """
+    """What is logged of a curve: the mean, those of the first frames, and single steps."""
     yield "", float(np.mean(curve))
     for frames in means_until:
         if frames <= len(curve):

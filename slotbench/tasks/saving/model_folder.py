@@ -57,15 +57,7 @@ def is_model_folder(path: Path) -> bool:
 def write_model(
     folder: Path, task: type, arguments: Mapping[str, Any], weights: Mapping[str, Tensor], half: bool = False
 ) -> None:
-    """Writes configuration and weights of a trained task.
-
-    Args:
-        folder: where to write; it is there.
-        task: the task's class, which is registered.
-        arguments: of the task, as a checkpoint has them (`saved_arguments`).
-        weights: its state dict.
-        half: whether 32-bit weights are rounded to 16 bits.
-    """
+    """Writes configuration and weights of a trained task."""
     from safetensors.torch import save
 
     known = {name: value for name, value in arguments.items() if not name.startswith("_")}

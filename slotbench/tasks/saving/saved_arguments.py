@@ -76,11 +76,7 @@ class RebuiltModule(LightningModule):
         return task
 
     def remember_arguments(self, **written: Any) -> None:
-        """Keeps in checkpoints what the constructor was given, or nothing if an argument cannot be written down.
-
-        Args:
-            **written: arguments as they are to be written.
-        """
+        """Keeps in checkpoints what the constructor was given, or nothing if an argument cannot be written down."""
         self.save_hyperparameters(logger=False, ignore=list(self.unsaved))
         given = dict(self.hparams) | written
         given.pop("parts_spec", None)  # the subclass finds it again
@@ -90,11 +86,7 @@ class RebuiltModule(LightningModule):
 
 
 def saved_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a task as the command line saves them, and as `built_arguments` reads them.
-
-    A class, or a `functools.partial` of one, is written as `class_path` and `init_args`, everything else as it is:
-    numbers, text and None, in lists and dictionaries, which `torch.load(weights_only=True)` reads back.
-    """
+    """Arguments of a task as the command line saves them, and as `built_arguments` reads them."""
     return {name: _written(value, name) for name, value in given.items()}
 
 

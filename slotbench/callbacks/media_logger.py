@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from lightning.pytorch.loggers import WandbLogger
 from slotbench.callbacks.evaluation import EvaluationPlace
 from slotbench.callbacks.media import check_media, file_name, made_by, write_image, write_video
 from slotbench.interfaces import Reporter
+from slotbench.io import write_atomically
 from slotbench.runs.folder import RunFolder
 
 __all__ = ["MediaLogger"]
@@ -83,7 +83,7 @@ class MediaLogger(Callback):
         if fitting:
             for file in (written, written.with_suffix(".mp4")):
                 if file.is_file() and (kind == "video" or file == written):
-                    shutil.copyfile(file, folder / f"{plain}_latest{file.suffix}")
+                    write_atomically(folder / f"{plain}_latest{file.suffix}", file.read_bytes())
                     _thin_out(folder, plain, file.suffix)
         # Lightning files a validation's metrics under the step before it, so the pictures too
         step = max(0, trainer.global_step - 1)

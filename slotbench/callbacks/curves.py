@@ -91,7 +91,7 @@ class CurveWriter(Callback):
         """Draws what there is."""
         self._draw(trainer)
 
-    on_exception = on_fit_end
+    on_exception = on_fit_end  # type: ignore[assignment]
 
     def _draw(self, trainer: Trainer) -> None:
         if trainer.is_global_zero and trainer.state.fn == "fit":

@@ -8,16 +8,11 @@ from torch import Tensor
 
 __all__ = ["DivergedError", "Divergence"]
 
-_NEVER = 2**53
-"""A step that no training reaches."""
+_NEVER = 2**53  # a step that no training reaches
 
 
 class DivergedError(Exception):
-    """The training loss, or a weight, is NaN or infinite.
-
-    Attributes:
-        step: optimiser steps done before the one whose loss is not finite, or after which weights are not.
-    """
+    """The training loss of the step after `step`, or a weight after it, is NaN or infinite."""
 
     def __init__(self, message: str, step: int) -> None:
         super().__init__(message)
@@ -27,12 +22,9 @@ class DivergedError(Exception):
 class Divergence(Callback):
     """Ends the training with a sentence at the first training loss that is NaN or infinite.
 
-    On a CPU with one process that is before the step is made. Elsewhere losses are looked at together, every few steps
-    and before each validation and checkpoint, as looking waits for the device or for other processes. A checkpoint is
-    never made of weights that are not finite. Scores may be NaN.
-
-    Args:
-        every: steps between two looks.
+    On a CPU with one process that is before the step is made. Elsewhere losses are looked at together, after `every`
+    steps and before each validation and checkpoint, as looking waits for the device or for other processes. A
+    checkpoint is never made of weights that are not finite.
     """
 
     def __init__(self, every: int = 20) -> None:
@@ -53,9 +45,7 @@ class Divergence(Callback):
         here = torch.where(torch.isfinite(value).all(), _NEVER, trainer.global_step)
         self._first = here if self._first is None else torch.minimum(self._first, here)
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: object) -> None:
         """Checks the losses of the last steps at intervals."""
         if trainer.global_step % self._every == 0:
             self._check_losses(trainer)
@@ -66,11 +56,7 @@ class Divergence(Callback):
             self.check(trainer)
 
     def check(self, trainer: Trainer) -> None:
-        """Checks the losses since the last check, and all weights; every process calls it after the same step.
-
-        Raises:
-            DivergedError: one of them is not finite.
-        """
+        """Raises DivergedError for losses since the last check, and weights; every process calls it after a step."""
         self._check_losses(trainer)
         weights = [weight.detach() for weight in trainer.lightning_module.parameters() if weight.is_floating_point()]
         if weights:
@@ -97,8 +83,7 @@ def _is_at_hand(trainer: Trainer, value: Tensor) -> bool:
 def _diverged(trainer: Trainer, step: int, what: str, after: bool = False) -> DivergedError:
     """The message: what is not finite, at which step, and what to try."""
     rates = sorted({float(group["lr"]) for optimizer in trainer.optimizers for group in optimizer.param_groups})
-    rate = " and ".join(f"{rate:.3g}" for rate in rates)
-    tries = ["a lower learning rate (--model.optimizer.lr)"]
+    rate, tries = " and ".join(f"{rate:.3g}" for rate in rates), ["a lower learning rate (--model.optimizer.lr)"]
     if trainer.gradient_clip_val is None:
         tries.append("gradient clipping (--trainer.gradient_clip_val 1.0)")
     if str(trainer.precision) not in ("32-true", "64-true"):

@@ -64,6 +64,7 @@ class EvaluationPlace:
                 (self._folder.media / name).mkdir(parents=True)
                 if not (self._folder.path / f"{name}.json").exists():
                     return name
+                (self._folder.media / name).rmdir()
         raise FileExistsError(self._folder.media / stem)
 
 

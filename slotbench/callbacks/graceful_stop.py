@@ -23,22 +23,14 @@ __all__ = ["GracefulStop"]
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2") if hasattr(signal, name))
 
-# with several processes: how often they ask one another whether one of them has been told to stop
-_SECONDS_BETWEEN = 1.0
-_MOST_STEPS_BETWEEN = 50
-
 
 class GracefulStop(Callback):
     """Finishes the step, saves, and leaves with exit code 130 for SIGINT and 143 for SIGTERM, SIGUSR1 and SIGUSR2.
 
     A second Ctrl-C stops at once. A validation that is due after the step, or is running, is finished too.
 
-    Lightning itself exits with code 0 after SIGTERM and saves nothing, stops anywhere after Ctrl-C, and under SLURM
-    queues the job again after SIGUSR1. Several processes stop after the same step, whichever of them got the signal:
-    about once a second they tell one another.
-
-    Args:
-        checkpoint: saves the last state when the run is stopped between two steps.
+    Lightning itself exits with code 0 after SIGTERM and saves nothing, and stops anywhere after Ctrl-C. Several
+    processes stop after the same step, whichever got the signal: about once a second they tell one another.
     """
 
     def __init__(self, checkpoint: RunCheckpoint) -> None:
@@ -68,10 +60,9 @@ class GracefulStop(Callback):
         self._in_training = True
         self._asked_at, self._asked_step, self._next = time.monotonic(), trainer.global_step, 0
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Ends the run with this step if there was a signal."""
+        batch_idx = args[-1]
         # gradients that wait for more batches would be lost
         if (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
@@ -141,7 +132,7 @@ class GracefulStop(Callback):
         torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
         number, pace = int(shared[0].item()), float(shared[1].item())
         self._asked_at, self._asked_step = now, step
-        self._next = step + min(_MOST_STEPS_BETWEEN, max(1, int(_SECONDS_BETWEEN / max(pace, 1e-9))))
+        self._next = step + min(50, max(1, int(1 / max(pace, 1e-9))))  # about a second
         self._signal = number or None
         return number > 0
 

@@ -24,7 +24,7 @@ from slotbench.metric_info import is_reference, without_stage
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.run_info import RunInfo
-from slotbench.runs.wandb_compat import PART, TAG_LENGTH, is_set_off, is_set_offline, login_problem, mirror_settings
+from slotbench.runs.wandb_compat import TAG_LENGTH, is_set_off, is_set_offline, login_problem, mirror_settings
 
 __all__ = ["MODES", "RunFolderLogger", "RunWandbLogger", "WandbOptions", "WandbTest", "wandb_logger"]
 
@@ -86,13 +86,12 @@ class WandbOptions:
 class RunWandbLogger(ClosableWandbLogger):
     """Lightning's logger, given the configuration once, filed under the trainer's step, and closed with the run.
 
-    The step is W&B's own, so that a resumed run has no two rows of one step. `part` counts the processes that have
-    trained the run, from 1; it is 0 for one that tests it.
+    The step is W&B's own, so that a resumed run has no two rows of one step.
     """
 
-    def __init__(self, folder: RunFolder, init: Mapping[str, Any], part: int = 1, artifacts: bool = False) -> None:
+    def __init__(self, folder: RunFolder, init: Mapping[str, Any], artifacts: bool = False) -> None:
         super().__init__(dict(init))
-        self._folder, self._part, self._artifacts = folder, part, artifacts
+        self._folder, self._artifacts = folder, artifacts
         self._module: LightningModule | None = None
         self._known: set[str] = set()
         self._is_opened = False
@@ -107,8 +106,6 @@ class RunWandbLogger(ClosableWandbLogger):
         """Adds to the row of this step; W&B has the row once the next step comes, or the end."""
         if not self._is_opened:
             self._is_opened = True
-            if self._part:
-                self.experiment.config.update({"_wandb": {PART: self._part}}, allow_val_change=True)
             if self._module is not None:
                 self.experiment.summary["parameters"] = trainable_parameters(self._module)
         self._declare({name for name in metrics if name.startswith("val/")} - self._known)
@@ -209,13 +206,11 @@ def wandb_logger(
         options.notes or info.get("wandb_notes"),
         options.artifacts or info.get("wandb_artifacts", False),
     )
-    part = info.get("wandb_part", 0) + 1 if trains else 0
     if trains:
         folder.update(
             wandb_id=wandb_id,
             wandb_mode=mode,
             wandb_project=project,
-            wandb_part=part,
             **{f"wandb_{name}": value for name, value in asdict(kept).items()},
         )
     group = info.get("group") or (folder.path.resolve().parent.name if point else None)
@@ -233,7 +228,7 @@ def wandb_logger(
         "config": plain(config),
         "settings": mirror_settings(is_offline=mode == "offline"),
     }
-    return RunWandbLogger(folder, init, part, artifacts=trains and kept.artifacts)
+    return RunWandbLogger(folder, init, artifacts=trains and kept.artifacts)
 
 
 def _mode_that_works(mode: str) -> str:

@@ -50,7 +50,7 @@ class MediaLogger(Callback):
         if batch_idx == 0 and not any(loader) and trainer.is_global_zero:
             self._show(trainer, pl_module, batch.map(lambda value: value[: self._num_clips]))
 
-    on_test_batch_end = on_validation_batch_end
+    on_test_batch_end = on_validation_batch_end  # type: ignore[assignment]
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Plots of the whole data set."""

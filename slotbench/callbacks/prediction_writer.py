@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from torch import Tensor
 from slotbench.callbacks.evaluation import EvaluationPlace
 from slotbench.callbacks.media import check_media, clip_title, file_name, made_by, write_image, write_video
 from slotbench.errors import UserError, lines
-from slotbench.interfaces import DescribedClips, Piece, Recording, Reporter, View, WholeVideos, rounded_shares
+from slotbench.interfaces import DescribedClips, Piece, Recording, Reporter, WholeVideos, rounded_shares
 from slotbench.io import open_atomically
 from slotbench.metrics.contingency import masks_to_labels
 
@@ -46,17 +45,6 @@ AXES = {
     "depth": "time height width",
 }
 """What can be saved, and the axes of each, to which that of views comes after time where there are several cameras."""
-
-
-@dataclass(frozen=True)
-class _Origin:
-    """Where arrays are from: numbers of the frames in the source, the source in words, its name, the view of it."""
-
-    frames: np.ndarray
-    source: str
-    video: str | None = None
-    view: View | None = None
-    shown: np.ndarray | None = None
 
 
 def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str], task: str) -> dict[str, np.ndarray]:
@@ -85,24 +73,28 @@ def _ids(labels: Tensor, slots: int) -> Tensor:
     return labels.to(torch.uint8 if slots < 256 else torch.uint16)
 
 
-def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray], origin: _Origin, about: Mapping[str, Any]) -> None:
+def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray], origin: Mapping[str, Any], about: object) -> None:
     """Writes `path`.npz; arrays may be mapped ones."""
-    axes = {
-        name: AXES[name] if array.ndim == len(AXES[name].split()) else AXES[name].replace("time", "time views", 1)
-        for name, array in arrays.items()
-    }
-    texts = {"source": origin.source, "about": json.dumps(dict(about)), "axes": json.dumps({**axes, "frame": "time"})}
-    if origin.video is not None:
-        texts["video"] = origin.video
-    everything: dict[str, Any] = {**arrays, **{name: np.array(text) for name, text in texts.items()}}
-    everything["frame"] = np.asarray(origin.frames, np.int64)
-    if origin.shown is not None:
-        everything["shown"] = origin.shown.astype(np.int64)
-    if origin.view is not None:
-        everything["view"] = np.array([*origin.view.frame, *origin.view.box], np.int64)
+    axes = {"frame": "time"}
+    for name, array in arrays.items():
+        flat = array.ndim == len(AXES[name].split())
+        axes[name] = AXES[name] if flat else AXES[name].replace("time", "time views", 1)
+    texts = {"about": json.dumps(about), "axes": json.dumps(axes)}
+    everything: dict[str, Any] = {**arrays, **{name: np.array(value) for name, value in (texts | {**origin}).items()}}
     path.parent.mkdir(parents=True, exist_ok=True)
     with open_atomically(path.with_name(f"{path.name}.npz")) as file:
         np.savez_compressed(file, **everything)
+
+
+def _origin(videos: Any, number: int | None, frames: Any, source: str) -> dict[str, Any]:
+    """The frames' numbers in the source, what the source is called, and what is seen of it."""
+    described = videos if isinstance(videos, DescribedClips) else DescribedClips()
+    origin = {"frame": np.asarray(frames, np.int64), "source": source}
+    if number is not None:
+        name, view = described.video_name(number), described.view(number)
+        origin |= {} if name is None else {"video": name}
+        origin |= {} if view is None else {"view": np.array([*view.frame, *view.box], np.int64)}
+    return origin
 
 
 class PredictionWriter(Callback):
@@ -143,7 +135,7 @@ class PredictionWriter(Callback):
                     write_video(self._place.media / file_name(name), video, len(video))
             if self._save:
                 arrays = _arrays_of_clip(outputs, i, self._save, type(pl_module).__name__)
-                origin = _origin_of_clip(outputs, batch, i, arrays, dataset)
+                origin = _origin_of_clip(outputs, batch, i, len(arrays[self._save[0]]), dataset)
                 _write_arrays(self._place.media / file_name(title), arrays, origin, self._about(trainer))
             self._seen += 1
 
@@ -184,10 +176,9 @@ class PredictionWriter(Callback):
             for name, frames in _titled(recording.videos(), title).items():
                 write_video(self._place.media / file_name(name), frames, piece.length)
         if self._save and recording is not None:
-            path = self._place.media / file_name(title)
-            names = _described(videos).video_name(piece.video), _described(videos).view(piece.video)
-            origin = _Origin(videos.frame_numbers(piece), videos.origin(piece), *names)
-            _write_arrays(path, recording.arrays(self._save), origin, self._about(trainer))
+            origin = _origin(videos, piece.video, videos.frame_numbers(piece), videos.origin(piece))
+            arrays = recording.arrays(self._save)
+            _write_arrays(self._place.media / file_name(title), arrays, origin, self._about(trainer))
         self._forget()
 
     def _forget(self) -> None:
@@ -214,22 +205,15 @@ def _titled(made: Mapping[str, Any], title: str) -> dict[str, Any]:
     return {title if len(made) == 1 else f"{title}_{name}": picture for name, picture in made.items()}
 
 
-def _described(dataset: Any) -> DescribedClips:
-    return dataset if isinstance(dataset, DescribedClips) else DescribedClips()
-
-
-def _origin_of_clip(
-    outputs: Mapping[str, Any], batch: Any, i: int, arrays: Mapping[str, np.ndarray], dataset: Any
-) -> _Origin:
+def _origin_of_clip(outputs: Mapping[str, Any], batch: Any, i: int, length: int, dataset: Any) -> dict[str, Any]:
     """The numbers of the frames that the arrays are about, and the source of the clip."""
-    length = len(next(iter(arrays.values())))
     steps = outputs["steps"][i] if "steps" in outputs else batch.time[i, -length:]
     first = int(batch.objects["first_frame"][i]) if "first_frame" in batch.objects else 0
-    described = _described(dataset)
-    frames = first + described.frame_stride * steps.cpu().numpy()
-    video, shown = batch.objects.get("video"), outputs["shown"][i].cpu().numpy() if "shown" in outputs else None
-    if video is not None and (origin := described.video_origin(number := int(video[i]))) is not None:
-        return _Origin(frames, origin, described.video_name(number), described.view(number), shown)
-    number = i if batch.index is None else int(batch.index[i])
-    name = type(dataset).__name__ if dataset is not None else "clips"
-    return _Origin(frames, f"{name}, clip {number}", shown=shown)
+    described = dataset if isinstance(dataset, DescribedClips) else DescribedClips()
+    number = int(batch.objects["video"][i]) if "video" in batch.objects else None
+    source = None if number is None else described.video_origin(number)
+    if source is None:
+        clip = i if batch.index is None else int(batch.index[i])
+        number, source = None, f"{type(dataset).__name__ if dataset is not None else 'clips'}, clip {clip}"
+    origin = _origin(dataset, number, first + described.frame_stride * steps.cpu().numpy(), source)
+    return origin | ({"shown": outputs["shown"][i].cpu().numpy().astype(np.int64)} if "shown" in outputs else {})

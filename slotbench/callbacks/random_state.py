@@ -15,11 +15,9 @@ __all__ = ["RandomState"]
 
 
 class RandomState(Callback):
-    """Lets a resumed run draw the same random numbers: those of Python, numpy, torch, and the device.
+    """Lets a resumed run draw the same random numbers: those of Python, numpy, torch, and the device, in each process.
 
-    Each process of a run has its own states; all are in the checkpoint. If the run is resumed with another number
-    of processes, or on another kind of device, nothing can be restored, with a warning. What a validation
-    draws, training does not notice: how much that is depends on which workers were running already.
+    What a validation draws, training does not notice: how much that is depends on which workers run already.
     """
 
     def __init__(self) -> None:
@@ -29,13 +27,9 @@ class RandomState(Callback):
 
     def collect(self, trainer: Trainer) -> None:
         """Collects the states of all processes; every process calls it, right before a checkpoint is saved."""
-        own = _read(trainer.strategy.root_device)
-        if trainer.world_size == 1:
-            self._states = [own]
-            return
-        gathered: list[Any] = [None] * trainer.world_size
-        torch.distributed.all_gather_object(gathered, own)
-        self._states = gathered
+        self._states = [own := _read(trainer.strategy.root_device)] * trainer.world_size
+        if trainer.world_size > 1:
+            torch.distributed.all_gather_object(self._states, own)
 
     def state_dict(self) -> dict[str, Any]:
         """The last collected states."""
@@ -51,17 +45,12 @@ class RandomState(Callback):
         if not states:
             return
         if len(states) != trainer.world_size:
-            warnings.warn(
-                f"the checkpoint is of {len(states)} processes, and now there are {trainer.world_size}: random "
-                "numbers, if the model draws any, are others than they would have been",
-                stacklevel=2,
-            )
+            what = f"the checkpoint is of {len(states)} processes, not {trainer.world_size}: random numbers will differ"
+            warnings.warn(what, stacklevel=2)
             return
         _write(states[trainer.global_rank], trainer.strategy.root_device)
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Remembers the states: a validation that comes now begins to draw before any other hook is called."""
         self._before_validation = _read(trainer.strategy.root_device)
 
@@ -92,10 +81,7 @@ def _write(state: dict[str, Any], device: torch.device) -> None:
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
     torch.set_rng_state(state["torch"].cpu())
     if (device.type == "cuda") != ("cuda" in state):
-        warnings.warn(
-            "the checkpoint is from another kind of device: random numbers that the model draws on the device are "
-            "others than they would have been",
-            stacklevel=2,
-        )
+        what = "the checkpoint is from another kind of device: random numbers will differ"
+        warnings.warn(what, stacklevel=2)
     elif device.type == "cuda":
         torch.cuda.set_rng_state(state["cuda"].cpu(), device)

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from slotbench.errors import one_line
 from slotbench.interfaces import Reporter
 from slotbench.io import real
 from slotbench.metric_info import score_text
@@ -44,11 +43,7 @@ def short_names(headlines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 class StepClock:
-    """Seconds per training step over the last steps, data loading included, validation and saving left out.
-
-    Args:
-        window: number of steps that the mean is over.
-    """
+    """Seconds per training step over the last `window` steps, data loading included, validation and saving left out."""
 
     def __init__(self, window: int = 50) -> None:
         self._intervals: deque[tuple[float, float]] = deque(maxlen=window)
@@ -84,18 +79,12 @@ class StepClock:
 class EndReport(Callback):
     """Prints at the end, or on interruption, the scores beside baselines, the images, and what to try next.
 
-    A report that cannot be made is a warning: the result of the run is written by then.
-
-    Args:
-        folder: the run.
-        console: where to print; standard output by default.
-        again: options to repeat when the run is resumed, such as "--plugin FILE".
+    A report that cannot be made is a warning: the result of the run is written by then. `again` are options to repeat
+    when the run is resumed, such as "--plugin FILE".
     """
 
     def __init__(self, folder: RunFolder, console: Console | None = None, again: str = "") -> None:
-        self._folder = folder
-        self._again = again
-        self._console = console
+        self._folder, self._console, self._again = folder, console, again
         self._has_validated = False
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -116,10 +105,7 @@ class EndReport(Callback):
         try:
             self._print(module)
         except Exception as error:
-            print(
-                f"warning: the report of {self._folder.path} cannot be shown: {type(error).__name__}: {error}",
-                file=sys.stderr,
-            )
+            print(f"warning: the report of {self._folder.path} cannot be shown: {error!r}", file=sys.stderr)
 
     def _print(self, module: LightningModule) -> None:
         console = self._console or Console()
@@ -127,7 +113,7 @@ class EndReport(Callback):
         seconds = round(info.get("seconds", 0))
         took = f"{info['state']} after {info['step']:,} steps in {seconds // 60} min {seconds % 60} s"
         console.print()
-        console.print(Text(one_line(f"{info['name']} {took}"), style="bold"))
+        console.print(Text(f"{info['name']} {took}", style="bold"))
         # the record's, which has the baselines of a resumed run
         headlines = info.get("headlines") or headline_records(module)
         if headlines and info.get("metrics"):
@@ -136,19 +122,14 @@ class EndReport(Callback):
                 console.print(note, highlight=False, style="dim")
         else:
             console.print("No scores: the run ended before its first validation.", highlight=False)
-        pictures = [
-            path for suffix in (".png", ".gif") for path in sorted(self._folder.media.glob(f"*_latest{suffix}"))
-        ]
-        pictures += [path for name in ("metrics.png", "loss.png") if (path := self._folder.media / name).is_file()]
+        patterns = ("*_latest.png", "*_latest.gif", "metrics.png", "loss.png")
+        pictures = [path for pattern in patterns for path in sorted(self._folder.media.glob(pattern))]
         _section(console, "Look at", [str(path) for path in pictures])
-        quoted = shlex.quote(str(run))
-        options = f" {self._again}" if self._again else ""
+        quoted, options = shlex.quote(str(run)), f" {self._again}" if self._again else ""
         commands = []
         if "core" in getattr(module, "parts", {}):
-            commands = [
-                f"slotbench fit --config {quoted}/config.yaml --model.core NAME{options}",
-                "slotbench plugins cores",
-            ]
+            commands = [f"slotbench fit --config {quoted}/config.yaml --model.core NAME{options}"]
+            commands.append("slotbench plugins cores")
         if self._folder.last_checkpoint() is not None:
             commands.insert(0, f"slotbench test {quoted}{options}")
         if info["state"] != "finished":
@@ -170,8 +151,8 @@ class EndReport(Callback):
 def score_table(headlines: Sequence[Mapping[str, Any]], metrics: dict[str, Any]) -> Table:
     """A row per headline: its score, green if it beats every baseline, and beside it the baselines, best first.
 
-    An oracle, which knows the simulator, stands below a line that says so, and has no part in the colour. A score that
-    was not measured is a dash, or, if the headline says what it needs, "unavailable" with that.
+    An oracle, which knows the simulator, has no part in the colour. A score that was not measured is a dash, or
+    "unavailable" with what it needs.
     """
     table = Table(show_edge=False, pad_edge=False, header_style="dim", collapse_padding=True)
     table.add_column("score", min_width=12)
@@ -181,21 +162,18 @@ def score_table(headlines: Sequence[Mapping[str, Any]], metrics: dict[str, Any])
     for headline in headlines:
         value, higher = real(metrics.get(headline["metric"])), bool(headline.get("higher_is_better", True))
         baselines, oracles = split_references(headline)
-        name = Text(one_line(headline.get("label") or headline["metric"]))
-        needs = headline.get("needs") if value is None else None
-        if needs:
-            table.add_row(name, Text("unavailable", style="dim"), Text(f"needs {one_line(needs)}", style="dim"))
+        name = Text(headline.get("label") or headline["metric"])
+        if value is None and headline.get("needs"):
+            table.add_row(name, Text("unavailable", style="dim"), Text(f"needs {headline['needs']}", style="dim"))
             continue
         beaten = value is not None and all(value > other if higher else value < other for other in baselines.values())
         style = "bold" if not baselines and value is not None else "bold green" if beaten else "bold yellow"
         shown = Text("-" if value is None else score_text(value), style=style)
-        beside = [(Text(one_line(name)), Text(score_text(score))) for name, score in _best_first(baselines, higher)]
+        beside = [(Text(name), Text(score_text(score))) for name, score in _best_first(baselines, higher)]
         if oracles:
             beside.append((Text(ORACLE, style="dim"), Text()))
-            beside += [
-                (Text(f"  {one_line(oracle)}", style="dim"), Text(score_text(score), style="dim"))
-                for oracle, score in _best_first(oracles, higher)
-            ]
+            for oracle, score in _best_first(oracles, higher):
+                beside.append((Text(f"  {oracle}", style="dim"), Text(score_text(score), style="dim")))
         table.add_row(name, shown, *(Text("\n").join(part) for part in (zip(*beside, strict=True) if beside else ())))
     return table
 
@@ -221,7 +199,5 @@ class DataReading(Callback):
         """Prints, once in a run."""
         reading = getattr(getattr(trainer, "datamodule", None), "reading", None)
         said, self._said = getattr(self, "_said", False), True
-        if reading is not None and trainer.is_global_zero and not said:
-            words = reading(self._SPLITS[stage])
-            if words is not None:
-                print(words)
+        if reading is not None and trainer.is_global_zero and not said and (words := reading(self._SPLITS[stage])):
+            print(words)

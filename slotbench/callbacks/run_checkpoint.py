@@ -25,10 +25,7 @@ __all__ = ["CheckpointFile", "RunCheckpoint"]
 
 
 class CheckpointFile(TorchCheckpointIO):
-    """Writes a file beside its place, waits until the disk has it, and renames it.
-
-    Lightning's own goes by the system's temporary folder, and does not wait.
-    """
+    """Writes a file beside its place, waits until the disk has it, and renames it; Lightning's own does not wait."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Writes the file."""
@@ -42,13 +39,7 @@ class RunCheckpoint(Checkpoint):
 
     `last.ckpt` is replaced after each validation, every `minutes`, at the end, and on a clean interruption; what it was
     is `previous.ckpt` then, to resume from if the newest is damaged. `best.ckpt` is a hard link to the `last.ckpt` that
-    scored best. Lightning's ModelCheckpoint saves the last state only when the best ones changed.
-
-    Args:
-        folder: where the checkpoints go.
-        minutes: longest time without a checkpoint while training.
-        random_state: is told before a checkpoint is made, to be part of it.
-        divergence: is asked before a checkpoint is made whether there is anything to keep.
+    scored best. Before a checkpoint `divergence` may refuse, and `random_state` is told, to be part of it.
     """
 
     def __init__(
@@ -72,12 +63,12 @@ class RunCheckpoint(Checkpoint):
     @property
     def last_model_path(self) -> str:
         """`last.ckpt`, or "" before the first one; the name is Lightning's."""
-        return self._existing(LAST)
+        return str(path) if (path := self._folder / LAST).is_file() else ""
 
     @property
     def best_model_path(self) -> str:
         """`best.ckpt`, or "" before the first one; the name is Lightning's, for `ckpt_path="best"`."""
-        return self._existing(BEST)
+        return str(path) if (path := self._folder / BEST).is_file() else ""
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Makes the strategy write checkpoints straight to the run folder."""
@@ -93,8 +84,8 @@ class RunCheckpoint(Checkpoint):
     def write(self, trainer: Trainer) -> None:
         """Writes the current state beside `last.ckpt`; every process calls it, between a step and its metrics.
 
-        It is put in its place once the metrics of the step are on record, since a run that is resumed from it will not
-        log them again, and dropped if a validation follows, which such a run would leave out.
+        It is put in its place once these are on record, and dropped if a validation follows: a run that is resumed from
+        it would log neither.
         """
         if trainer.global_step in (self._written_step, self._saved_step):
             return
@@ -116,10 +107,9 @@ class RunCheckpoint(Checkpoint):
 
     on_train_epoch_end = on_train_batch_start
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Writes the state if the last checkpoint is old, and after the last step of all."""
+        batch_idx = args[-1]
         # gradients that wait for more batches are in no checkpoint
         if not (batch_idx + 1) % trainer.accumulate_grad_batches and (is_last_step(trainer) or self._is_time(trainer)):
             self.write(trainer)
@@ -177,8 +167,7 @@ class RunCheckpoint(Checkpoint):
         name, direction = monitor
         if name not in trainer.callback_metrics:
             if not self._warned:
-                known = ", ".join(sorted(trainer.callback_metrics)) or "none"
-                rank_zero_warn(f"no best.ckpt: the task monitors {name!r}, which was not logged; logged are {known}")
+                rank_zero_warn(f"no best.ckpt: the task monitors {name!r}, which was not logged")
             self._warned = True
             return False
         score = float(trainer.callback_metrics[name])
@@ -187,7 +176,3 @@ class RunCheckpoint(Checkpoint):
             return False
         self.best_score, self.best_step = score, trainer.global_step
         return True
-
-    def _existing(self, name: str) -> str:
-        path = self._folder / name
-        return str(path) if path.is_file() else ""

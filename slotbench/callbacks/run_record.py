@@ -33,11 +33,7 @@ class RunRecord(Callback):
     then with the step under "diverged_at", or "failed", then with the exception's last line under "error". Seconds and
     best metrics of a resumed run count on; its baselines are those of the record until it has its own.
 
-    Args:
-        folder: the run.
-        interval: seconds between two updates of the step while training; validation always updates.
-        stop: knows whether there was a signal.
-        finish: writes the result as soon as the run has reached its end.
+    The step is updated every `interval` seconds, and by each validation. `finish` writes the result at the end.
     """
 
     def __init__(
@@ -109,10 +105,8 @@ class RunRecord(Callback):
             before = real(best[name]["value"]) if name in best else None
             if not math.isnan(value) and (before is None or (value > before if higher else value < before)):
                 best[name] = {"value": value, "step": trainer.global_step}
-        # a task may know its baselines only after its first validation
-        infos = self._metric_infos(pl_module, metrics)
-        fields = {"metrics": metrics, "metrics_step": trainer.global_step, "metric_infos": infos}
-        self._write(trainer, headlines=headlines, best=best, **fields)
+        fields = {"metrics": metrics, "metrics_step": trainer.global_step, "best": best, "headlines": headlines}
+        self._write(trainer, metric_infos=self._metric_infos(pl_module, metrics), **fields)
         self._clock.resume()
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -132,8 +126,7 @@ class RunRecord(Callback):
         elif isinstance(exception, KeyboardInterrupt | SIGTERMException) or told:
             self._write(trainer, state="interrupted")
         else:
-            lines = [line for line in str(exception).splitlines() if line.strip()]
-            error = f"{type(exception).__name__}: {lines[-1] if lines else ''}".strip(": ")
+            error = f"{type(exception).__name__}: {''.join(str(exception).strip().splitlines()[-1:])}".strip(": ")
             with contextlib.suppress(OSError):  # the disk may have failed, and that gets reported
                 self._write(trainer, state="failed", error=error)
 

@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["PART", "TAG_LENGTH", "is_set_off", "is_set_offline", "login_problem", "login_server", "mirror_settings"]
+__all__ = ["TAG_LENGTH", "is_set_off", "is_set_offline", "login_problem", "login_server", "mirror_settings"]
 
 TAG_LENGTH = 64
 """Characters of a tag that W&B takes."""
-
-PART = "slotbench_part"
-"""Below "_wandb" in the configuration of a W&B log: which part of the run it is, from 1. W&B shows none of it."""
 
 
 def login_problem() -> str | None:

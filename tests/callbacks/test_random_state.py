@@ -85,7 +85,7 @@ def test_another_number_of_processes_is_warned_of_and_draws_on() -> None:
     state.load_state_dict(state.state_dict())
     task = TinyTask()
     before = torch.get_rng_state()
-    with pytest.warns(UserWarning, match="of 1 processes, and now there are 2"):
+    with pytest.warns(UserWarning, match="of 1 processes, not 2"):
         state.on_train_start(trainer(2), task)
     assert torch.equal(torch.get_rng_state(), before)
 

@@ -41,35 +41,20 @@ def build(name: str, /, *sizes: Any, kind: str | None = None, **arguments: Any) 
         sizes: positional arguments of the class: the specs that it is built from.
         kind: one of `slotbench.registry.KINDS`, needed where components of two kinds have the name.
         arguments: keyword arguments of the class.
-
-    Raises:
-        RegistryError: no such name or kind, a name of several kinds, or a component that cannot be imported.
-        TypeError: an argument has another name, or is missing.
     """
     return _component(name, kind, arguments)(*sizes, **arguments)
 
 
 def factory(name: str, /, *, kind: str | None = None, **arguments: Any) -> partial[Any]:
-    """The same without the sizes, which a task supplies: `factory("SlotSSM", num_slots=6)` for `core=`.
-
-    Raises:
-        RegistryError: see `build`.
-        TypeError: an argument has another name.
-    """
+    """The same without the sizes, which a task supplies: `factory("SlotSSM", num_slots=6)` for `core=`."""
     return partial(_component(name, kind, arguments), **arguments)
 
 
 def list(kind: str) -> Components:
     """The installed components of a kind, each with its summary, paper and, of a core, causality; prints as a table.
 
-    None is imported. `slotbench plugins` prints those of all kinds.
-
-    Args:
-        kind: one of `slotbench.registry.KINDS`, such as "cores"; or "models", for the trained models that
-            `from_pretrained` takes by name.
-
-    Raises:
-        RegistryError: there is no such kind.
+    None is imported. A kind is one of `slotbench.registry.KINDS`, such as "cores", or "models", for the trained models
+    that `from_pretrained` takes by name.
     """
     from slotbench.components import components
 
@@ -89,10 +74,6 @@ def from_pretrained(source: str | Path, /) -> Task:
     Args:
         source: the name of a model that comes with slotbench, a folder that `slotbench export` wrote, or
             "hf://USER/REPO" of the Hugging Face Hub, with "@REVISION" if it is not the newest.
-
-    Raises:
-        UserError: there is no such model, or it cannot be downloaded.
-        FileError: what is there is no model, or one that cannot be built here.
     """
     from slotbench.models.finding import from_pretrained as find
 
@@ -114,9 +95,6 @@ def load_run(
         changes: settings over the run's own by their key, such as {"data.loader.batch_size": 2}.
         plugins: Python files of registered components to import first.
         allow_import: import paths beyond the registry that the run's configuration may name.
-
-    Raises:
-        UserError: there is no such run or checkpoint, or the checkpoint does not fit the configuration.
     """
     from slotbench.config.run_loading import load_run as load
 

@@ -25,11 +25,7 @@ __all__ = [
 
 
 class SettledCLI(LightningCLI):
-    """LightningCLI that lays no checkpoint's settings over the given ones, and can stop at the parsed configuration.
-
-    Attributes:
-        parses_only: whether to leave out the seed and the command.
-    """
+    """LightningCLI that lays no checkpoint's settings over the given ones, and can stop at the parsed configuration."""
 
     parses_only = False
 
@@ -50,11 +46,7 @@ class SettledCLI(LightningCLI):
 
 
 class ClosableWandbLogger(WandbLogger):
-    """Lightning's W&B logger, which can end its W&B run with an exit code of choice.
-
-    Args:
-        init: the arguments of `wandb.init`.
-    """
+    """Lightning's W&B logger, which can end its run with an exit code; `init` has the arguments of `wandb.init`."""
 
     def __init__(self, init: dict[str, Any]) -> None:
         super().__init__(**init)
@@ -81,26 +73,21 @@ def counted_steps(trainer: Trainer, add: int = 0) -> int:
 
 
 def end_after_this_step(trainer: Trainer, end: bool = True) -> None:
-    """Has the training end once all that belongs to this step is done, as Lightning does after SIGTERM; or takes it
-    back."""
+    """Has the training end after this step, as Lightning does after SIGTERM; or takes it back."""
     trainer._signal_connector.received_sigterm = end
 
 
 def evaluate_with_ordinary_tensors(trainer: Trainer) -> None:
     """Has validation, test and prediction run without gradients, but not in torch's inference mode.
 
-    A tensor that is made in that mode may never be changed outside of it nor take part in a training: whatever metrics,
-    parts or callbacks keep of an evaluation would end the training after it.
+    A tensor that is made in that mode would end the training after it, if metrics, parts or callbacks keep it.
     """
     for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
         loop.inference_mode = False
 
 
 def follow_until_averaged(trainer: Trainer, module: LightningModule) -> None:
-    """Has averages of weights that have not begun be the weights themselves.
-
-    Lightning validates, saves and ends with the average, and until it begins that is the model as it was drawn.
-    """
+    """Has averages of weights that have not begun be the weights themselves, and not the model as it was drawn."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     for callback in callbacks:
         if not isinstance(callback, WeightAveraging) or callback._average_model is None:

@@ -50,10 +50,6 @@ def export_run(run: str | Path, out: str | Path, checkpoint: str = DEFAULT, half
         out: a folder that is not there yet, or is empty.
         checkpoint: "last", "best" or a file.
         half: whether 32-bit weights are rounded to 16 bits.
-
-    Raises:
-        UserError: there is no such checkpoint, the folder is not empty, or the model cannot be built from the
-            checkpoint alone: a part of it is no registered component, or reads a file.
     """
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -70,9 +70,6 @@ class ViT(nn.Module):
             arch: one of `ARCHITECTURES`.
             grid: rows and columns of patches. Positions that were learned for another grid are resampled.
             source: where they are from, in an error.
-
-        Raises:
-            WeightError: a tensor is missing or of another shape.
         """
         network = cls(ARCHITECTURES[arch], grid)
         own = _without_prefix(tensors, source)

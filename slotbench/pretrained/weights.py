@@ -14,18 +14,6 @@ from torch import Tensor, nn
 
 from slotbench.errors import FileError
 
-__all__ = [
-    "WeightError",
-    "WeightReport",
-    "find_checkpoint",
-    "freeze",
-    "load_frozen",
-    "match_weights",
-    "read_files",
-    "read_tensors",
-    "select",
-]
-
 Network = TypeVar("Network", bound=nn.Module)
 
 # what torch raises for files that are damaged
@@ -71,11 +59,7 @@ class WeightReport:
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint that a path means: the file itself, or a run folder's `checkpoints/last.ckpt`.
-
-    Raises:
-        WeightError: there is nothing at `path`, or it is a folder without a checkpoint.
-    """
+    """The checkpoint that a path means: the file itself, or a run folder's `checkpoints/last.ckpt`."""
     path = Path(path)
     last = path / LAST_CHECKPOINT
     if path.is_file() or last.is_file():
@@ -93,9 +77,6 @@ def match_weights(module: nn.Module, path: str | Path) -> WeightReport:
     Args:
         module: the model to start; parameters and persistent buffers are both matched.
         path: a run folder or a checkpoint, either Lightning's or a bare state dict.
-
-    Raises:
-        WeightError: there is no checkpoint, it cannot be read safely, or not one tensor of it fits.
     """
     checkpoint = find_checkpoint(path)
     theirs = read_tensors(checkpoint)

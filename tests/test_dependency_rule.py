@@ -64,7 +64,6 @@ LONG_FUNCTIONS = {
     "plugins/slotbench_plugins/cores/rim/scoff.py __init__": _ARGUMENTS,
     "slotbench/comparison/table.py compare": _ARGUMENTS,
     "slotbench/data/balls/physics.py _simulate": _KERNEL,
-    "slotbench/data/movi_like/ray_kernel.py _color": _KERNEL,
     "slotbench/data/movi_like/ray_kernel.py render_into": _KERNEL,
     "slotbench/ops/_cuda/triton_selective_scan_kernels.py backward": "one kernel, a line per argument",
     "slotbench/ops/_cuda/triton_selective_scan_kernels.py forward": "one kernel, a line per argument",

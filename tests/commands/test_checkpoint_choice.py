@@ -59,11 +59,6 @@ def test_the_newest_checkpoint_is_evaluated_unless_the_best_or_a_file_is_asked_f
     assert evaluate(command, f"--checkpoint={other}")[::2] == (0, "other.ckpt")
 
 
-def test_lightnings_spelling_is_taken_too(evaluate):
-    code, _, used = evaluate("validate", "--ckpt_path", "best")
-    assert (code, used) == (0, "best.ckpt")
-
-
 @pytest.mark.parametrize("command", ["test", "probe"])
 def test_a_cut_checkpoint_is_named_with_the_whole_one_beside_it(command: str, path: Path, evaluate):
     cut(path / "checkpoints" / "last.ckpt")

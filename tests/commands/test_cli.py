@@ -7,9 +7,8 @@ import sys
 
 import pytest
 
-from slotbench import __version__
 from slotbench.cli import COMMANDS, run
-from slotbench.errors import did_you_mean, lines, listing, wrapped
+from slotbench.errors import did_you_mean, lines, wrapped
 
 ANSWERS = [[], ["--help"], ["--version"], ["plugins", "cores"], ["fit", "--help"], ["match", "--help"]]
 MISTAKES = [
@@ -44,18 +43,6 @@ def test_no_argument_prints_the_commands_with_examples(capsys):
     assert all(f"  {name} " in out for name in COMMANDS)
     assert "slotbench fit --config experiments/blinking_balls.yaml" in out
     assert all(len(line) <= 120 for line in out.splitlines())
-
-
-def test_version(capsys):
-    assert run(["--version"]) == 0
-    assert capsys.readouterr().out == f"slotbench {__version__}\n"
-
-
-def test_unknown_command_suggests_the_nearest(capsys):
-    assert run(["fti", "--config", "x.yaml"]) == 2
-    captured = capsys.readouterr()
-    assert "no command named fti; did you mean slotbench fit?" in captured.err
-    assert captured.out == ""
 
 
 def test_debug_adds_the_traceback_of_an_error(capsys):
@@ -94,14 +81,6 @@ def test_lines_labels_and_wraps():
     assert "missing" not in text
 
 
-def test_wrapping_keeps_indentation_and_loses_no_word():
-    message = "head " + "word " * 40 + "\n      | indented  twice"
-    out = wrapped(message)
-    assert out.split() == message.split()
-    assert out.splitlines()[-1] == "      | indented  twice"
-    assert max(map(len, out.splitlines())) <= 100
-
-
 @pytest.mark.parametrize(("columns", "longest"), [(80, 80), (140, 100)])
 def test_messages_fit_a_terminal(columns, longest, monkeypatch):
     monkeypatch.setattr("sys.stderr", type("Terminal", (), {"isatty": lambda self: True})())
@@ -110,11 +89,6 @@ def test_messages_fit_a_terminal(columns, longest, monkeypatch):
     headline, _, detail = text.partition("\n  available: ")
     assert longest - 12 < max(map(len, headline.splitlines())) <= longest
     assert longest - 12 < max(map(len, detail.splitlines())) <= longest
-
-
-def test_listing_is_cut_short():
-    assert listing("abc", limit=2) == "a, b, … (1 more)"
-    assert listing([]) == "none"
 
 
 def test_suggestions_ignore_case_and_need_likeness():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ from slotbench.doctor import findings
 
 def found_by(group: str) -> dict[str, doctor.Finding]:
     return {finding.name: finding for _, finding in findings(Path("runs"), [group])}
-
-
-def test_installed_versions_are_in_range(capsys):
-    assert run(["doctor", "versions", "--json"]) == 0
-    found = {finding["name"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]}
-    assert found["torch"]["state"] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -58,11 +51,6 @@ def test_what_is_absent_is_a_note_until_it_is_required(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     assert run(["doctor", "devices"]) == 0
     assert run(["doctor", "devices", "--require", "cuda"]) == 1
-
-
-def test_a_check_that_fails_is_a_finding(monkeypatch):
-    monkeypatch.setitem(doctor.GROUPS, "tools", lambda runs: 1 / 0)
-    assert found_by("tools")["tools"].text.endswith("ZeroDivisionError: division by zero")
 
 
 def test_an_unknown_group_is_refused(capsys):

@@ -9,19 +9,10 @@ import pytest
 import torch
 import yaml
 
-from slotbench import registry
 from slotbench.cli import run
 from slotbench.interfaces import DataSpec, VideoSpec
 
 EXPERIMENT = Path(__file__).parents[2] / "experiments" / "blinking_balls.yaml"
-PARTS = {
-    "encoder": {
-        "class_path": "CNNEncoder",
-        "init_args": {"dim": 8, "channels": [4], "kernel_sizes": [3], "strides": [2]},
-    },
-    "core": {"class_path": "SAVi", "init_args": {"dim": 8, "num_slots": 2}},
-    "decoder": {"class_path": "SpatialBroadcastDecoder", "init_args": {"channels": 4}},
-}
 
 
 @pytest.fixture
@@ -49,44 +40,32 @@ def shown(capsys) -> dict:
     return yaml.safe_load(captured.out)
 
 
-def test_fit_leaves_a_run_folder_and_nothing_else(command):
-    command("fit")
-    folder = only_run()
-    assert (folder / "checkpoints" / "last.ckpt").is_file()
-    assert json.loads((folder / "run.json").read_text())["name"] == "tiny"
-    assert sorted(path.name for path in Path().iterdir()) == ["runs", "tiny.yaml"]
-
-
-def test_run_options_decide_where_the_run_is_recorded_and_are_not_in_its_configuration(command):
-    command("fit", "--name", "mine", "--runs_dir", "elsewhere", "--group", "grid1")
+def test_fit_records_a_complete_configuration_in_a_folder_of_its_own(command, capsys):
+    sizes = ("--data.size", "6", "--model.encoder.dim", "5", "--model.core.dim", "4", "--data.loader.batch_size", "1")
+    before = torch.get_num_threads()
+    try:
+        command("fit", "--name", "mine", "--runs_dir", "elsewhere", "--group", "grid1", "--threads", "2", *sizes)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
     folder = only_run("mine", "elsewhere")
-    assert json.loads((folder / "run.json").read_text())["group"] == "grid1"
-    assert not {"name", "runs_dir", "group", "wandb", "plugin"} & set(config_of(folder))
-
-
-def test_saved_configuration_is_complete_and_gives_itself_again(command, capsys):
-    command("fit", "--model.core.dim", "4", "--data.loader.batch_size", "1")
-    saved = only_run() / "config.yaml"
-    config = config_of(saved.parent)
-    assert config["model"]["init_args"]["core"] == {
-        "class_path": "TinyCore",
-        "init_args": {"num_slots": 3, "dim": 4, "depth": 2},
-    }
-    assert config["model"]["init_args"]["decoder"]["init_args"] == {"gain": 1.0}
-    assert config["data"]["init_args"]["loader"]["batch_size"] == 1
-    assert config["trainer"]["max_epochs"] == 1
-    assert config["seed_everything"] == 0
-    capsys.readouterr()
-    command("show", on=(str(saved),))
-    assert capsys.readouterr().out == saved.read_text()
-
-
-def test_show_prints_only_yaml_without_sizes_that_come_from_the_data(command, capsys):
-    command("show", on=("tiny.yaml",))
-    config = shown(capsys)
-    assert config["model"]["class_path"] == "TinyTask"
-    assert "data_spec" not in config["model"]["init_args"]
-    assert not Path("runs").exists()
+    assert sorted(path.name for path in Path().iterdir()) == ["elsewhere", "tiny.yaml"]
+    opening = capsys.readouterr().out.splitlines()[:5]
+    assert opening[0].startswith(f"fit {folder}")
+    assert opening[1].endswith("TinyTask: TinyEncoder -> TinyCore -> TinyDecoder")
+    info, config = json.loads((folder / "run.json").read_text()), config_of(folder)
+    assert (info["name"], info["group"]) == ("mine", "grid1")
+    assert not {"name", "runs_dir", "group", "wandb", "plugin"} & set(config)
+    model = config["model"]["init_args"]
+    assert model["core"] == {"class_path": "TinyCore", "init_args": {"num_slots": 3, "dim": 4, "depth": 2}}
+    assert model["decoder"]["init_args"] == {"gain": 1.0}
+    assert "data_spec" not in model
+    assert (config["data"]["init_args"]["loader"]["batch_size"], config["seed_everything"]) == (1, 0)
+    weights = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    shapes = [weights[f"{part}.linear.weight"].shape for part in ("encoder", "core", "decoder")]
+    assert shapes == [(5, 3), (4, 5), (3, 4)]
+    command("show", on=(str(folder / "config.yaml"),))
+    assert capsys.readouterr().out == (folder / "config.yaml").read_text()
 
 
 @pytest.mark.parametrize("spelling", ["short", "long", "init_args"])
@@ -98,37 +77,6 @@ def test_arguments_can_be_overridden(command, capsys, spelling):
     }
     command("show", *overrides[spelling], on=("tiny.yaml",))
     assert shown(capsys)["model"]["init_args"]["core"]["init_args"] == {"num_slots": 5, "dim": 8, "depth": 2}
-
-
-load = registry.load
-
-
-def test_class_of_the_same_name_from_elsewhere_keeps_its_full_path(command, capsys, monkeypatch):
-    command("show", on=("tiny.yaml",))
-    assert shown(capsys)["model"]["init_args"]["optimizer"]["class_path"] == "AdamW"
-    elsewhere = type("AdamW", (), {})
-    monkeypatch.setattr(registry, "load", lambda kind, name: elsewhere if name == "AdamW" else load(kind, name))
-    command("show", on=("tiny.yaml",))
-    assert shown(capsys)["model"]["init_args"]["optimizer"]["class_path"] == "torch.optim.AdamW"
-
-
-def test_size_of_the_data_reaches_every_part(command):
-    command("fit", "--data.size", "6", "--model.encoder.dim", "5")
-    weights = torch.load(only_run() / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
-    assert weights["encoder.linear.weight"].shape == (5, 3)
-    assert weights["core.linear.weight"].shape == (8, 5)
-    assert weights["decoder.linear.weight"].shape == (3, 8)
-
-
-@pytest.mark.parametrize("evaluation", ["validate", "test", "predict"])
-def test_run_folder_stands_for_its_configuration_and_last_checkpoint(command, capsys, evaluation):
-    command("fit")
-    folder = only_run()
-    capsys.readouterr()
-    command(evaluation, "--data.loader.batch_size", "1", on=(str(folder),))
-    captured = capsys.readouterr()
-    assert captured.out.startswith(f"{evaluation} {folder}\n")
-    assert sorted(Path("runs/tiny").iterdir()) == [folder], "an evaluation is no new run"
 
 
 def test_callbacks_and_loggers_of_the_file_are_kept(command):
@@ -147,28 +95,6 @@ def test_callbacks_and_loggers_of_the_file_are_kept(command):
     assert (only_run() / "metrics.jsonl").read_text() != ""
     callbacks = torch.load(only_run() / "checkpoints" / "last.ckpt", weights_only=True)["callbacks"]
     assert any("EarlyStopping" in name for name in callbacks)
-
-
-def test_the_opening_is_a_few_lines_that_matter(command, capsys):
-    command("fit")
-    captured = capsys.readouterr()
-    opening = captured.out.splitlines()[:5]
-    assert opening[0].startswith(f"fit {only_run()}")
-    assert opening[1].endswith("TinyTask: TinyEncoder -> TinyCore -> TinyDecoder")
-    assert opening[2].endswith(" encoder 16 + core 40 + decoder 27 = 83 trainable parameters")
-    assert "TinyData" in opening[3]
-    assert "CPU" in opening[4]
-    for noise in ("Tip", "litlogger", "LeafSpec", "num_workers", "sys.argv", "GPU available", "Seed set"):
-        assert noise not in captured.out + captured.err
-
-
-def test_threads_option_sets_what_torch_uses(command):
-    before = torch.get_num_threads()
-    try:
-        command("fit", "--threads", "2")
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
@@ -256,44 +182,14 @@ def test_a_named_kernel_that_cannot_run_here_says_why(tmp_path, capsys):
     assert "Traceback" not in message
 
 
-@pytest.fixture
-def checkpoint(workspace, tiny_components) -> Path:
-    options = ["--plugin", str(tiny_components), "--model.core", "OtherCore", "--model.core.heads", "4"]
-    assert run(["fit", "--config", "tiny.yaml", *options]) == 0
-    (path,) = Path("runs").rglob("last.ckpt")
-    return path
-
-
-def test_hyperparameters_are_plain_data(checkpoint):
-    stored = torch.load(checkpoint, weights_only=True)["hyper_parameters"]
-    assert stored["core"]["init_args"] == {"num_slots": 3, "heads": 4, "mode": "a"}
-    assert stored["data_spec"]["input"]["channels"] == 3
-    assert "optimizer_states" in torch.load(checkpoint, weights_only=True)
-
-
-def test_task_is_rebuilt_with_its_parts_sizes_and_weights(checkpoint):
+def test_a_task_is_rebuilt_from_the_plain_data_of_its_checkpoint(command):
     import cli_components
 
-    task = cli_components.TinyTask.load_from_checkpoint(checkpoint, weights_only=True)
+    command("fit", "--model.core", "OtherCore", "--model.core.heads", "4")
+    path = only_run() / "checkpoints" / "last.ckpt"
+    held = torch.load(path, weights_only=True)
+    assert held["hyper_parameters"]["core"]["init_args"] == {"num_slots": 3, "heads": 4, "mode": "a"}
+    task = cli_components.TinyTask.load_from_checkpoint(path, weights_only=True)
     assert task.data_spec == DataSpec(VideoSpec(3, 4, 4), VideoSpec(3, 4, 4))
     assert type(task.core) is cli_components.OtherCore
-    assert task.core.heads == 4
-    stored = torch.load(checkpoint, weights_only=True)["state_dict"]
-    assert all(torch.equal(value, stored[name]) for name, value in task.state_dict().items())
-
-
-def test_task_that_was_built_in_python_stores_nothing_unsafe(workspace, tiny_components, tmp_path):
-    from lightning.pytorch import Trainer
-
-    from slotbench import registry
-
-    registry.load_file(tiny_components)
-    import cli_components
-
-    data = cli_components.TinyData()
-    task = cli_components.TinyTask(data_spec=data.spec)
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    trainer = Trainer(accelerator="cpu", max_steps=1, enable_checkpointing=False, **quiet)
-    trainer.fit(task, data)
-    trainer.save_checkpoint(tmp_path / "by_hand.ckpt", weights_only=False)
-    torch.load(tmp_path / "by_hand.ckpt", weights_only=True)
+    assert all(torch.equal(value, held["state_dict"][name]) for name, value in task.state_dict().items())

@@ -59,11 +59,3 @@ def test_a_run_with_a_frozen_network_keeps_nothing_of_it_and_is_loaded_with_its_
     assert torch.equal(task.decoder.positions, state["decoder.positions"])
     assert task.decoder.positions.shape == (9, 8)
     assert torch.equal(task.extractor.network.cls_token, vit_state()["cls_token"])
-
-
-def test_features_that_are_missing_are_said_to_be(tmp_path, capsys):
-    data = ["--data=FeatureFile", f"--data.path={tmp_path / 'none'}"]
-    assert run(["fit", *PARTS, *data, *SHORT, f"--runs_dir={tmp_path / 'runs'}"]) == 2
-    error = " ".join(capsys.readouterr().err.split())
-    assert f"no features: the folder {tmp_path / 'none'} does not exist" in error
-    assert "Traceback" not in error

@@ -103,14 +103,6 @@ def test_weights_of_another_shape_are_refused_with_their_name(drawn: Path, capsy
     assert "the checkpoint does not fit the model: decoder." in error
 
 
-def test_videos_of_another_set_come_in_the_size_of_the_training(drawn: Path, folder: Path) -> None:
-    other = ["--data", "VideoFolder", "--data.path", str(folder / "videos")]
-    assert run(["predict", str(drawn), *other]) == 0
-    (media,) = (drawn / "media").glob("predict-*")
-    pictures = {picture.name for picture in media.iterdir() if picture.suffix != ".mp4"}
-    assert pictures == {f"video000{i}_mine_{i}.{kind}" for i in range(2) for kind in ("png", "gif")}
-
-
 def test_a_movie_is_one_video_whatever_its_length_and_every_call_has_a_folder(drawn: Path, folder: Path) -> None:
     movies = folder / "movies"
     movies.mkdir()

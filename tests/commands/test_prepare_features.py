@@ -60,22 +60,6 @@ def test_the_features_of_every_frame_are_written(arguments, tmp_path, capsys):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["test", "train", "val"]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--features.resolution=13"], "do not tile frames of 13 x 13"),
-        (["--features.arch=vit_base_patch8", "--features.resolution=16"], "holds a small, and arch is vit_base_patch8"),
-        (["--features.path=nowhere.pth"], "no weights for a small of DINO at nowhere.pth"),
-        (["--features=Nothing"], "Nothing"),
-        (["--split=most"], "most"),
-    ],
-)
-def test_what_cannot_be_done_is_said(arguments, change, message, tmp_path, capsys):
-    assert run(["prepare", *arguments, "--features.resolution=12", *change]) == 2
-    assert message in " ".join(capsys.readouterr().err.split())
-    assert not (tmp_path / "out").exists()
-
-
 def test_clips_that_are_made_as_they_are_asked_for_have_no_features_to_keep(arguments, tmp_path, capsys):
     assert run(["prepare", "BlinkingBalls", *arguments[5:], "--features.resolution=12"]) == 2
     assert "makes its clips as they are asked for" in " ".join(capsys.readouterr().err.split())

@@ -35,13 +35,6 @@ def resolved(tmp_path, capsys):
     return resolve
 
 
-def test_another_optimiser_does_not_inherit_the_default_ones_decay(resolved):
-    adam = {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.1}}
-    assert resolved()["optimizer"]["init_args"]["weight_decay"] == 0.01
-    assert resolved(optimizer=adam)["optimizer"]["init_args"]["weight_decay"] == 0
-    assert resolved(optimizer=adam)["optimizer"]["init_args"]["lr"] == 0.1
-
-
 def test_what_was_said_of_a_part_goes_over_to_the_next_and_its_defaults_do_not(resolved):
     core = resolved("--model.core", "SAVi")["core"]["init_args"]
     assert core["num_slots"] == 5
@@ -73,12 +66,6 @@ def test_a_list_of_classes_after_another_config_is_taken_as_it_is(tmp_path, caps
     assert [callback["class_path"].rpartition(".")[2] for callback in shown] == ["LearningRateMonitor", "EarlyStopping"]
 
 
-def test_null_is_a_value_like_any_other(resolved):
-    inputs = resolved("--model.core", "RIM", "--model.core.num_inputs", "null")["core"]["init_args"]["num_inputs"]
-    assert inputs is None
-    assert resolved("--model.init_from", "null")["init_from"] is None
-
-
 def test_a_value_that_was_given_survives_an_exchange_though_it_is_the_old_classs_default(resolved):
     without = {"class_path": "SlotSSM"}
     default = resolved(core=without)["core"]["init_args"]["num_heads"]
@@ -89,19 +76,6 @@ def test_a_value_that_was_given_survives_an_exchange_though_it_is_the_old_classs
     assert resolved()["optimizer"]["init_args"]["weight_decay"] == 0.01
     assert resolved(*decay)["optimizer"]["init_args"]["weight_decay"] == 0.01
     assert resolved(*decay[2:])["optimizer"]["init_args"]["weight_decay"] == 0
-
-
-def test_another_class_in_a_later_file_starts_clean(resolved):
-    core = resolved(over={"core": {"class_path": "SAVi", "init_args": {"num_iterations": 2}}})["core"]["init_args"]
-    assert core["num_iterations"] == 2
-    assert core["num_slots"] != 5
-    assert core["num_heads"] != 2
-    assert resolved(over={"core": {"class_path": "SAVi"}})["core"]["init_args"]["num_slots"] != 5
-
-
-def test_a_later_file_that_names_the_same_class_fills_in(resolved):
-    core = resolved(over={"core": {"class_path": "SlotSSM", "init_args": {"num_slots": 7}}})["core"]["init_args"]
-    assert (core["num_slots"], core["num_heads"]) == (7, 2)
 
 
 def test_another_class_with_arguments_of_its_own_on_the_command_line_starts_clean(resolved):

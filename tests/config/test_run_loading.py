@@ -35,12 +35,6 @@ def test_a_run_is_built_again_with_the_weights_of_its_checkpoint(trained: Path, 
         assert torch.equal(weight, held[name]), name
 
 
-def test_the_task_computes_on_a_batch_of_its_data(loaded: LoadedRun) -> None:
-    batch = next(iter(loaded.data.val_dataloader()))
-    with torch.no_grad():
-        assert loaded.task.loss(loaded.data.on_after_batch_transfer(batch, 0)).isfinite()
-
-
 def test_settings_are_laid_over_those_of_the_run(trained: Path, loaded: LoadedRun) -> None:
     other = load_run(trained, changes={"data.loader.val_batch_size": 1, "data.size": 6}, plugins=[COMPONENTS])
     assert loaded.data.val_dataloader().batch_size == 64

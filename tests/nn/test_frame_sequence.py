@@ -8,7 +8,6 @@ from slotbench_plugins.cores.performer import FavorAttention
 from torch import Tensor, nn
 
 from slotbench.nn.frame_sequence import FrameLayer, FrameSequence
-from slotbench.nn.positions import sincos_grid
 from slotbench.nn.temporal_attention import TemporalAttention
 
 
@@ -86,25 +85,6 @@ def test_the_learned_element_comes_once_before_the_first_frame():
     _, state = model(x[:, 2:], state)
     assert state.next_step.tolist() == [7, 7]
     assert [layer.key.shape[2] for layer in state.layers] == [7, 7]
-
-
-@pytest.mark.parametrize("patch", [1, 2])
-def test_patches_see_all_patches_of_their_frame_and_of_earlier_ones(patch):
-    model, x = sequence((2, 4), patch), tokens(1, 4, 8)
-    output, _ = model(x)
-    for cell in (0, 5):
-        (gradient,) = torch.autograd.grad(output[:, 2, cell].square().sum(), x, retain_graph=True)
-        assert gradient[0, :3].any(dim=-1).all()
-        assert not gradient[0, 3].any()
-
-
-def test_patches_are_told_apart_by_where_they_are():
-    model = sequence((2, 4), 2)
-    torch.testing.assert_close(model.places.float(), sincos_grid(1, 2, 8).flatten(0, 1))
-    same = tokens(1, 1, 8).detach()[:, :, :1].expand(-1, 3, 8, -1)
-    output, _ = model(same)
-    assert not torch.allclose(output[:, :, 0], output[:, :, 2])
-    assert not sequence((2, 4)).places.any()
 
 
 @pytest.mark.parametrize("attention", [lambda: TemporalAttention(64, 4), lambda: FavorAttention(64, 4)])

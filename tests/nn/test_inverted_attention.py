@@ -10,7 +10,6 @@ from slotbench_plugins.aggregations.weighted_sum import WeightedSum
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from slotbench.interfaces import Aggregation
 from slotbench.nn.inverted_attention import InvertedAttention
 from slotbench.ops.inverted_attention import KeyValueMemory, reference
 
@@ -159,18 +158,6 @@ def test_a_bias_of_the_offset_acts_between_heads_only(num_heads, across_heads, m
         assert (plain - biased).abs().max() < 1e-12
 
 
-def test_one_head_does_not_see_the_order_of_the_frames():
-    layer, slots, tokens = made(1), noise(1, 1, 3, 8), noise(1, 5, 4, 6)
-    bias = table_bias(1)
-    first, _, _ = layer(slots, layer.memory(tokens, 1), causal=True, time_bias=bias)
-    swapped = tokens[:, [1, 0, 3, 2, 4]]
-    second, _, _ = layer(slots, layer.memory(swapped, 1), causal=True, time_bias=bias)
-    torch.testing.assert_close(first, second, rtol=0, atol=1e-12)
-    several = made(4)
-    ordered = [several(slots, several.memory(x, 1), causal=True, time_bias=table_bias(4))[0] for x in (tokens, swapped)]
-    assert (ordered[0] - ordered[1]).abs().max() > 1e-3
-
-
 def gradients(layer: InvertedAttention, slots: Tensor, tokens: Tensor) -> list[Tensor]:
     slots, tokens = slots.clone().requires_grad_(), tokens.clone().requires_grad_()
     table = noise(2, 65).requires_grad_()
@@ -211,33 +198,6 @@ def test_weights_take_what_they_must_and_in_chunks_no_more_than_is_allowed(monke
     with Sizes() as sizes:
         updates.sum().backward()
     assert sizes.largest <= allowed, "nor does the backward pass make more at a time"
-
-
-def test_slots_may_be_permuted_and_tokens_too():
-    layer, slots, tokens = made(2), noise(1, 4, 3, 8), noise(1, 4, 5, 6)
-    updates, assignment, _ = layer(slots, layer.memory(tokens, 1), causal=True)
-    order, shuffle = [2, 0, 1], [4, 1, 0, 2, 3]
-    other, other_assignment, _ = layer(slots[:, :, order], layer.memory(tokens[:, :, shuffle], 1), causal=True)
-    torch.testing.assert_close(other, updates[:, :, order])
-    torch.testing.assert_close(other_assignment, assignment[:, :, order][..., shuffle])
-
-
-def test_any_aggregation_fits():
-    class Sum(Aggregation):
-        def forward(self, assignment, values):
-            return torch.einsum("...nk,...kd->...nd", assignment, values)
-
-    layer = InvertedAttention(8, num_heads=2, aggregation=Sum(4)).double()
-    slots, tokens = noise(2, 3, 8), noise(2, 5, 8)
-    with torch.no_grad():
-        layer.output.weight.copy_(torch.eye(8))
-    updates, _, _ = layer(slots, tokens)
-    # with heads that compete, the mass of the two heads together is one per token
-    assert updates.shape == (2, 3, 8)
-    per_head = InvertedAttention(8, num_heads=2, aggregation=Sum(4), across_heads=False).double()
-    per_head.load_state_dict(layer.state_dict())
-    values = per_head.key_value(tokens).chunk(2, dim=-1)[1]
-    torch.testing.assert_close(per_head(slots, tokens)[0].sum(dim=1), values.sum(dim=1))
 
 
 def batch_scaled(slots: Tensor, tokens: Tensor) -> tuple[list[Tensor], BatchScaled]:

@@ -28,11 +28,6 @@ def test_every_layer_that_the_documentation_takes_from_the_package_is_there():
     assert named <= set(slotbench.nn.__all__)
 
 
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute Attentoin"):
-        _ = slotbench.nn.Attentoin
-
-
 def test_importing_the_package_imports_no_torch():
     code = "import sys, slotbench, slotbench.nn; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

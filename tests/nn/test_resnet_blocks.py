@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from slotbench.nn.resnet_blocks import ResNetBlock, frame_conv, frame_norm, lecun_normal_
+from slotbench.nn.resnet_blocks import ResNetBlock, frame_norm, lecun_normal_
 
 
 def plain_norm(x, weight, bias, groups):
@@ -85,12 +85,3 @@ def test_weights_start_lecun_normal_cut_off_at_two_deviations():
     assert weight.mean().abs().item() < 0.01 * deviation
     assert 1.95 < weight.abs().max().item() * 0.87962566103423978 / deviation <= 2.0
     assert lecun_normal_(torch.empty(200, 100), fan_in=4).std().item() == pytest.approx(0.5, rel=0.02)
-
-
-def test_convolutions_keep_the_size_and_start_without_bias():
-    conv = frame_conv(3, 5, 5)
-    assert conv(torch.zeros(1, 3, 7, 6)).shape == (1, 5, 7, 6)
-    assert not conv.bias.any()
-    assert frame_conv(3, 5, 1, bias=False).bias is None
-    with pytest.raises(ValueError, match="kernel_size is 4; expected an odd number"):
-        frame_conv(3, 5, 4)

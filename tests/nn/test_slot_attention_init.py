@@ -152,27 +152,6 @@ def test_each_core_starts_as_its_authors_do_unless_told_otherwise():
 
 
 @pytest.mark.parametrize("core", CORES)
-@pytest.mark.parametrize("mlp", ["every", "none"])
-@pytest.mark.parametrize("slot_init", ["learned", "gaussian"])
-@pytest.mark.parametrize("init", INITS)
-def test_every_start_trains_and_names_its_parameters_alike(core, mlp, slot_init, init):
-    model = made(core, init, dim=16, corrector_mlp=mlp, slot_init=slot_init)
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    tokens = torch.randn(2, 3, 6, TOKEN_DIM)
-    loss = model(tokens).slots.square().mean()
-    loss.backward()
-    optimizer.step()
-    changed = [name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])]
-    assert set(changed) == set(before)
-    assert all(parameter.isfinite().all() for parameter in model.parameters())
-    other = made(core, "plain", dim=16, corrector_mlp=mlp, slot_init=slot_init)
-    other.load_state_dict(model.state_dict())
-    if slot_init == "learned":
-        torch.testing.assert_close(other(tokens).slots, model(tokens).slots)
-
-
-@pytest.mark.parametrize("core", CORES)
 def test_the_epsilon_of_every_layer_norm_is_the_one_that_was_asked_for(core):
     def epsilons(model: nn.Module) -> set[float]:
         return {module.eps for module in model.modules() if isinstance(module, nn.LayerNorm)}

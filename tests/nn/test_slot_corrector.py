@@ -12,7 +12,6 @@ from torch import Tensor
 
 from slotbench.nn.slot_attention import SlotCorrector
 from slotbench.nn.slot_init import GaussianSlots
-from slotbench.nn.slot_predictor import SlotPredictor
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
@@ -98,13 +97,6 @@ def test_gradients_are_those_of_finite_differences(aggregation, num_heads):
     assert torch.autograd.gradcheck(result, (slots, tokens))
 
 
-def test_iterations_share_their_weights_and_go_on_where_the_last_one_ended():
-    corrector, slots, tokens = made(), noise(2, 3, 8), noise(2, 5, 6, seed=1)
-    (frame,) = corrector.frames(tokens[:, None], 3, 3)
-    once = corrector(slots, frame, 1)
-    torch.testing.assert_close(corrector(once.slots, frame, 2).slots, corrector(slots, frame, 3).slots)
-
-
 def test_batch_scaling_measures_at_the_first_iteration_alone():
     aggregation = BatchScaled(8)
     measured: list[bool] = []
@@ -154,18 +146,3 @@ def test_parameter_counts_are_those_of_the_paper(dim, mlp_ratio, count, aggregat
     assert sum(parameter.numel() for parameter in parts) == count + more
     norm = SlotCorrector(dim, mlp_ratio=mlp_ratio, aggregation=LayerNormAggregation(dim))
     assert sum(p.numel() for p in norm.parameters()) - sum(p.numel() for p in corrector.parameters()) == 2 * dim - more
-
-
-def test_prediction_is_a_map_of_the_set_and_keeps_the_size_of_the_slots():
-    torch.manual_seed(0)
-    predictor, slots = moved(SlotPredictor(8, 2).double()), noise(2, 3, 8)
-    predicted = predictor(slots)
-    torch.testing.assert_close(predictor(slots[:, [2, 0, 1]]), predicted[:, [2, 0, 1]])
-    other = slots.clone()
-    other[:, 2] += 1 + noise(8, seed=3)
-    assert (predictor(other) - predicted)[:, 0].abs().max() > 1e-4, "slots know of one another"
-    torch.testing.assert_close(predictor(100 * slots), predicted, rtol=0, atol=1e-3)
-    with torch.no_grad():
-        predictor.output_norm.weight.fill_(1)
-        predictor.output_norm.bias.zero_()
-    torch.testing.assert_close(predictor(slots).mean(dim=-1), torch.zeros(2, 3).double(), rtol=0, atol=1e-12)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from slotbench.interfaces import SlotSpec
-from slotbench.nn.parameters import decay_groups
 from slotbench.nn.slot_init import GaussianSlots, InitialisedSlots, LearnedSlots, drawn_by_clip, initial_slots
 
 
@@ -21,12 +20,6 @@ def test_learned_slots_start_normal_and_cut_off():
     values = LearnedSlots(200, 200).slots
     assert values.abs().max() <= 2
     assert values.std().item() == pytest.approx(0.88, abs=0.01)  # of a standard normal cut at two deviations
-
-
-def test_learned_slots_do_not_decay():
-    init = LearnedSlots(2, 4)
-    (group,) = decay_groups(init.parameters())
-    assert group["weight_decay"] == 0.0
 
 
 def test_drawn_slots_differ_between_clips_and_calls_and_repeat_with_the_seed():
@@ -53,10 +46,6 @@ def test_mean_and_deviation_of_the_draw_are_learned():
     slots.square().sum().backward()
     assert init.mean.grad.all()
     assert init.log_deviation.grad.all()
-
-
-def test_draws_follow_the_precision_of_the_module():
-    assert GaussianSlots(2, 4).double()(1).dtype == torch.float64
 
 
 def test_drawn_slots_may_become_any_number_and_learned_ones_may_not():

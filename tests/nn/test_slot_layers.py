@@ -7,7 +7,6 @@ from torch import nn
 
 from slotbench.nn.attention import SelfCrossLayer, SlotMixer
 from slotbench.nn.linear import MLP
-from slotbench.nn.parameters import decay_groups
 from slotbench.nn.slot_encoder import SlotEncoder
 
 
@@ -47,11 +46,6 @@ def test_shared_queries_attend_to_each_other_once():
     assert seen == [1, 10, 10]
 
 
-def test_attention_sums_to_one_over_tokens():
-    _, attention = SlotEncoder(6, 4, 8, num_heads=2)(torch.randn(2, 5, 6))
-    torch.testing.assert_close(attention.sum(dim=-1), torch.ones(2, 4))
-
-
 def test_equal_queries_give_equal_slots_and_the_default_start_does_not():
     encoder, tokens = SlotEncoder(6, 4, 16), torch.randn(2, 5, 6)
     slots, _ = encoder(tokens)
@@ -60,21 +54,6 @@ def test_equal_queries_give_equal_slots_and_the_default_start_does_not():
         encoder.queries.copy_(encoder.queries[:1].expand_as(encoder.queries))
     slots, _ = encoder(tokens)
     torch.testing.assert_close(slots, slots[:, :1].expand_as(slots))
-
-
-def test_queries_do_not_decay_and_matrices_do():
-    encoder = SlotEncoder(6, 4, 8, num_heads=2)
-    matrices, rest = (group["params"] for group in decay_groups(encoder.parameters()))
-    assert any(parameter is encoder.queries for parameter in rest)
-    assert {id(parameter) for parameter in matrices} == {
-        id(layer.weight) for layer in encoder.modules() if isinstance(layer, nn.Linear)
-    }
-
-
-def test_mixer_permutes_with_its_slots():
-    mixer, slots = SlotMixer(8, num_heads=2).double(), torch.randn(2, 5, 8, dtype=torch.float64)
-    permutation = torch.tensor([3, 0, 4, 1, 2])
-    torch.testing.assert_close(mixer(slots[:, permutation]), mixer(slots)[:, permutation])
 
 
 def test_mixer_carries_information_between_slots_of_a_set_and_not_between_sets():

@@ -166,14 +166,6 @@ def test_exempts_rates_skip_and_biases_from_weight_decay_and_only_them(kind, bia
         assert block.dt_proj.bias._no_reinit is True
 
 
-def test_decay_of_mamba_lies_between_zero_and_one():
-    block = MambaBlock(32)
-    delta = functional.softplus(torch.randn(100, block.inner_dim) + block.dt_proj.bias)
-    decay = torch.exp(-delta[..., None] * torch.exp(block.A_log))
-    assert decay.min() >= 0
-    assert decay.max() < 1
-
-
 @pytest.mark.parametrize(
     ("kind", "state_type", "conv", "ssm"),
     [(MambaBlock, MambaState, (2, 2, 20), (2, 20, 6)), (Mamba2Block, Mamba2State, (2, 2, 20 + 2 * 6), (2, 4, 5, 6))],

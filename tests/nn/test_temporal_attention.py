@@ -139,13 +139,6 @@ def test_the_cache_keeps_what_the_next_step_may_see(window):
     assert cache.key.untyped_storage().nbytes() == cache.key.numel() * 4, "the cache keeps more than it shows alive"
 
 
-def test_without_a_window_the_cache_keeps_every_step():
-    attention, cache = TemporalAttention(8, 2), None
-    for seen in (2, 4, 6):
-        _, cache = attention(torch.randn(1, 2, 3, 8), cache)
-        assert cache.key.shape == (1, 2, seen, 3, 4)
-
-
 class LargestTensor(TorchDispatchMode):
     """Elements of the largest tensor that an operation returned."""
 
@@ -192,29 +185,6 @@ def test_no_mask_where_none_is_needed(causal, slots, past, monkeypatch):
     assert masks == [None]
 
 
-def test_bfloat16_autocast_stays_close_and_goes_on_from_a_cache_of_either_precision():
-    attention, x = TemporalAttention(16, 2), torch.randn(2, 6, 3, 16)
-    exact, (_, cache) = attention(x)[0], attention(x[:, :3])
-    with torch.autocast("cpu", torch.bfloat16):
-        halves = attention(x)[0]
-        _, half_cache = attention(x[:, :3])
-        continued = attention(x[:, 3:], cache)[0]
-    assert half_cache.key.dtype == halves.dtype == torch.bfloat16
-    for found, expected in (
-        (halves, exact),
-        (continued, exact[:, 3:]),
-        (attention(x[:, 3:], half_cache)[0], exact[:, 3:]),
-    ):
-        assert (found.float() - expected).norm() < 0.02 * expected.norm()
-
-
 def test_each_of_the_three_stacked_maps_starts_by_its_own_fan():
     for part in TemporalAttention(256).query_key_value.weight.chunk(3):
         assert part.std().item() == pytest.approx((2 / (256 + 256)) ** 0.5, rel=0.02)
-
-
-def test_linear_maps_go_without_bias_on_request():
-    assert {name for name, _ in TemporalAttention(8, bias=False).named_parameters()} == {
-        "query_key_value.weight",
-        "output.weight",
-    }

@@ -12,33 +12,26 @@ from slotbench.registry import load
 TOKENS, FRAME, GREY = TokenSpec(16, 16, (4, 4)), VideoSpec(3, 16, 16), VideoSpec(1, 16, 16)
 SLOTS, CELLS = SlotSpec(4, 16), SlotSpec(6, 16, (2, 3))
 SPECS: dict[str, tuple[Any, ...]] = {
-    "aggregations": (8,),
     "cores": (TOKENS,),
     "encoders": (FRAME,),
     "decoders": (SLOTS, FRAME),
     "tokenizers": (FRAME,),
 }
 REFUSED: dict[tuple[str, str], list[tuple[dict[str, Any], str]]] = {
-    ("aggregations", "ScaledMean"): [({"eps": -1.0}, "eps=-1.0")],
     ("cores", "PSB"): [({"num_slots": 0}, "num_slots=0"), ({"window": 4, "causal": False}, "window=4 limits")],
     ("cores", "SAVi"): [({"num_iterations": 0}, "num_iterations=0"), ({"num_heads": 3}, "num_heads=3")],
-    ("cores", "SlotAttention"): [({"num_iterations": 0}, "num_iterations=0")],
-    ("cores", "OCSlotSSM"): [({"num_layers": 0}, "num_layers must be"), ({"bottom_up_heads": 3}, "num_heads=3")],
     ("cores", "SlotSSM"): [
         ({"num_slots": [8, 4, 2]}, r"num_slots=\[8, 4, 2\] names 3 layers, but num_layers=2"),
         ({"ssm": "mamba2", "head_dim": 32}, "set head_dim to one of 1, 2, 4, 5"),
     ],
     ("cores", "SlotTransformer"): [({"window": 0}, "window=0"), ({"random_offset": -1}, "0 or more, got -1")],
     ("cores", "VideoTransformer"): [({"dim": 18}, "multiple of 4, got dim=18"), ({"slot_grid": (5, 4)}, "slot_grid")],
-    ("cores", "SlotRNN"): [({"num_slots": 0}, "at least 1 slot"), ({"num_heads": 5}, "num_heads=5")],
     ("cores", "ConvS5"): [({"c_kernel": 4}, "c_kernel must be odd")],
     ("cores", "S5"): [({"patch": 3}, "patch=3 must divide the 4 rows and 4 columns")],
     ("decoders", "TransformerDecoder"): [
         ({"patch_size": 3}, "patches of 3 x 3 pixels do not tile an image of 16 x 16")
     ],
-    ("decoders", "MLPPatchDecoder"): [({"patch_size": 3}, "do not tile")],
     ("decoders", "ComponentDecoder"): [({"channels": (4, 3)}, r"channels=\(4, 3\); expected 3 positive")],
-    ("decoders", "ConcatenationDecoder"): [({"channels": (4, 3, 0)}, r"channels=\(4, 3, 0\)")],
     ("decoders", "SpatialBroadcastDecoder"): [
         ({"broadcast_size": 0}, "broadcast_size=0"),
         ({"disabled_slots": (-1,)}, r"disabled_slots is \(-1,\)"),

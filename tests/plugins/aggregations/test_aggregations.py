@@ -164,13 +164,6 @@ def test_twice_the_same_tokens_change_nothing(name, tolerance):
     assert (once - twice).abs().max() < tolerance
 
 
-def test_a_sum_over_a_fixed_number_doubles_with_the_tokens():
-    assignment, values = noise(2, 4, 50).softmax(dim=-2), noise(2, 50, DIM, seed=1)
-    fixed = WeightedSum(DIM, scale=1.0)
-    twice = fixed(torch.cat([assignment, assignment], -1), torch.cat([values, values], 1))
-    torch.testing.assert_close(twice, 2 * fixed(assignment, values), rtol=0, atol=1e-12)
-
-
 def test_twice_the_slots_leave_means_alone_and_halve_sums():
     assignment, values = noise(2, 4, 50).softmax(dim=-2), noise(2, 50, 16, seed=1)
     halved = torch.cat([assignment, assignment], 1) / 2
@@ -183,24 +176,6 @@ def test_twice_the_slots_leave_means_alone_and_halve_sums():
     torch.testing.assert_close(scaled(halved, values)[:, :4], scaled(assignment, values) / 2, rtol=0, atol=1e-6)
     image = ImageLevelNorm(16).double()
     torch.testing.assert_close(image(halved, values)[:, :4], image(assignment, values), rtol=0, atol=1e-3)
-
-
-def test_only_the_sum_tells_one_slot_from_two_equal_ones():
-    """The example by which no function of weighted means can know how much a slot has won."""
-    values = noise(1, 6, DIM)
-    one, two = torch.ones(1, 1, 6).double(), torch.full((1, 2, 6), 0.5).double()
-    mean, total = WeightedMean(DIM, eps=0.0), WeightedSum(DIM)
-    torch.testing.assert_close(mean(one, values)[:, 0], mean(two, values)[:, 0])
-    torch.testing.assert_close(total(one, values)[:, 0], 2 * total(two, values)[:, 0])
-
-
-def test_sums_of_all_slots_are_the_mean_value_and_none_is_larger_than_the_largest():
-    assignment, values = noise(2, 3, 5).softmax(dim=-2), noise(2, 5, DIM, seed=1)
-    updates = WeightedSum(DIM)(assignment, values)
-    torch.testing.assert_close(updates.sum(dim=1), values.mean(dim=1))
-    assert (updates.abs() <= values.abs().amax(dim=1, keepdim=True)).all()
-    mass = assignment.mean(dim=-1, keepdim=True)
-    torch.testing.assert_close(updates, mass * WeightedMean(DIM, eps=0.0)(assignment, values))
 
 
 @pytest.mark.parametrize("slots", [1, 3, 9])
@@ -222,11 +197,3 @@ def test_how_much_a_slot_has_won_is_linear_in_its_sum(slots):
     torch.testing.assert_close(won, assignment[0].mean(dim=-1), rtol=0, atol=1e-6)
     torch.testing.assert_close(won.sum().item(), 1.0, rtol=0, atol=1e-6)
     assert nearest_to_origin(torch.zeros(dim, dtype=torch.float64)).norm() < 1e-12
-
-
-def test_images_do_not_meet_in_what_is_normalised_per_image():
-    assignment, values = noise(3, 4, 5).softmax(dim=-2), noise(3, 5, DIM, seed=1)
-    aggregation = ImageLevelNorm(DIM).double()
-    updates = aggregation(assignment, values)
-    torch.testing.assert_close(updates[:1], aggregation(assignment[:1], values[:1]))
-    torch.testing.assert_close(updates.mean(dim=(1, 2)), torch.zeros(3).double(), rtol=0, atol=1e-12)

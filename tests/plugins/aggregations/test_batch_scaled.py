@@ -42,11 +42,6 @@ def test_running_averages_move_once_per_measurement_and_not_in_evaluation():
     assert not aggregation.running_mean.requires_grad
 
 
-def test_the_biased_variance_of_the_public_code_is_an_argument():
-    updates, _ = BatchScaled(16, eps=0.0, unbiased=False).double().rescale(sums())
-    torch.testing.assert_close(updates.var(correction=0).item(), 1.0)
-
-
 def test_gradients_flow_through_the_statistics_from_all_iterations():
     aggregation, first = BatchScaled(16, eps=0.0).double(), sums().requires_grad_()
     updates, statistics = aggregation.rescale(first)

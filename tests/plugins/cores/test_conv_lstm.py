@@ -49,27 +49,6 @@ def test_every_layer_has_a_residual_and_a_norm_after_it():
     torch.testing.assert_close(core(tokens).slots, x, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("kernel_size", [1, 3])
-def test_a_cell_reaches_as_far_as_its_kernel_in_every_step_and_layer(kernel_size):
-    torch.manual_seed(0)
-    core = ConvLSTM(TokenSpec(5, 9, (1, 9)), dim=8, num_layers=2, kernel_size=kernel_size).double()
-    tokens = torch.randn(1, 3, 9, 5, dtype=torch.float64, requires_grad=True)
-    slots = core(tokens).slots
-    (gradient,) = torch.autograd.grad(slots[:, 2, 0].square().sum(), tokens)
-    reached = gradient[0].any(dim=-1)
-    for step in range(3):
-        # two layers' input halves, and a recurrent half for each step that it takes
-        far = (kernel_size // 2) * (2 + 2 - step)
-        assert reached[step].tolist() == [cell <= far for cell in range(9)]
-
-
-def test_the_state_is_a_cell_image_and_a_hidden_image_per_layer_whatever_the_length():
-    core, tokens = core_and_tokens(time=7)
-    for time in (1, 7):
-        state = core(tokens[:, :time]).state
-        assert [leaf.shape for layer in state for leaf in layer] == [(2, 8, 3, 4)] * 4
-
-
 def naive(kernel: Tensor, images: Tensor, cell: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """One step after the other, input and hidden state in one convolution; `images` "batch time dim rows cols"."""
     outputs = []
@@ -126,24 +105,6 @@ def test_the_gates_come_in_the_order_input_forget_output_candidate_over_input_th
         hidden = math.tanh(cell) / (1 + math.exp(-o))
         assert output[step].item() == pytest.approx(hidden, abs=1e-12)
     assert (last_cell.item(), last_hidden.item()) == pytest.approx((cell, hidden), abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("gate", "closed_gives"), [(0, "nothing is written"), (1, "the old cell is lost"), (2, "nothing is shown")]
-)
-def test_a_closed_gate_does_what_its_name_says(gate, closed_gives):
-    layer = ConvLSTMLayer(dim=1, kernel_size=1).double()
-    weights = torch.tensor([40.0, 40.0, 40.0, 1.0], dtype=torch.float64)
-    weights[gate] = -40.0
-    with torch.no_grad():
-        layer.kernel.zero_()
-        layer.kernel[:, 0, 0, 0] = weights
-    ones = torch.ones(1, 1, 1, 1, dtype=torch.float64)
-    output, state = layer(ones, 1, ConvLSTMState(0.5 * ones, ones))
-    written = math.tanh(1.0)
-    cell = {"nothing is written": 0.5, "the old cell is lost": written, "nothing is shown": 0.5 + written}[closed_gives]
-    assert state.cell.item() == pytest.approx(cell, abs=1e-12)
-    assert output.item() == pytest.approx(0.0 if gate == 2 else math.tanh(cell), abs=1e-12)
 
 
 def test_the_kernel_is_all_there_is_and_starts_with_the_spread_of_he():

@@ -137,14 +137,6 @@ def test_diagonal_system_is_the_dense_real_one_in_another_basis(size):
         torch.testing.assert_close(outputs[:, t], y, rtol=0, atol=1e-10)
 
 
-def test_hold_of_a_short_step_is_the_step_itself():
-    dynamics = DiagonalDynamics(8).double()
-    with torch.no_grad():
-        dynamics.log_step.fill_(math.log(1e-6))
-    gain = dynamics().gain
-    assert ((gain / 1e-6 - 1).abs() < 1e-4).all()
-
-
 def test_step_size_is_the_exponential_of_its_parameter_times_the_scale():
     torch.manual_seed(0)
     plain = DiagonalDynamics(8).double()
@@ -180,12 +172,6 @@ def test_clipped_eigenvalues_stay_below_zero_and_get_no_gradient():
     assert (free().decay.abs() > 1).all()
 
 
-@pytest.mark.parametrize("shape", [(5,), (2, 5)])
-def test_scale_of_one_at_every_step_is_no_scale(shape):
-    ssm, inputs = state_space(), clip()
-    torch.testing.assert_close(ssm(inputs, None, torch.ones(shape)), ssm(inputs), rtol=0, atol=1e-12)
-
-
 def test_one_long_step_is_two_short_ones_under_the_same_input():
     """What a zero-order hold means: frames 0, 1, 1, 2 at even times are frames 0, 1, 2 with the second held twice."""
     ssm, frames = state_space(), clip(time=3)
@@ -197,16 +183,6 @@ def test_one_long_step_is_two_short_ones_under_the_same_input():
     scales = torch.tensor([[1.0, 2.0, 1.0], [1.0, 1.0, 1.0]])
     torch.testing.assert_close(ssm(frames, None, scales)[0][:1], irregular[:1], rtol=0, atol=1e-11)
     torch.testing.assert_close(ssm(frames, None, scales)[0][1:], ssm(frames)[0][1:], rtol=0, atol=1e-11)
-
-
-def test_state_of_a_pixel_hears_of_what_the_input_kernel_covers():
-    ssm, inputs = state_space(b_kernel=3), clip(rows=7, cols=7)
-    changed = inputs.clone()
-    changed[:, 1, 3, 3] += 1
-    touched = (ssm(changed)[1] - ssm(inputs)[1]).abs().sum((0, 3)) > 1e-12
-    expected = torch.zeros(7, 7, dtype=torch.bool)
-    expected[2:5, 2:5] = True
-    assert torch.equal(touched, expected)
 
 
 def test_maps_start_with_half_the_he_variance_in_each_part():

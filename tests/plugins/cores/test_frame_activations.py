@@ -16,8 +16,6 @@ from slotbench_plugins.cores._frame_activations import (
 )
 from torch.nn import functional
 
-NAMES = ["resnet", "half_glu", "standard", "diag_resnet"]
-
 
 def gelu(x):
     """The tanh form, written out."""
@@ -98,25 +96,6 @@ def test_squeeze_excite_is_a_gate_of_the_channels_means():
     hidden = torch.relu(gate.reduce.weight @ x[0].mean((1, 2)) + gate.reduce.bias)
     expected = torch.sigmoid(gate.expand.weight @ hidden + gate.expand.bias)[:, None, None] * x[0]
     torch.testing.assert_close(gate(x)[0], expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_frames_do_not_meet_and_layout_does_not_matter(name):
-    block, (y, u) = built(name), frames()
-    whole = block(y, u)
-    torch.testing.assert_close(whole[2:], block(y[2:], u[2:]), rtol=0, atol=1e-12)
-    last = [x.contiguous(memory_format=torch.channels_last) for x in (y, u)]
-    torch.testing.assert_close(whole, block(*last), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(("dim", "groups"), [(64, 32), (48, 24), (16, 16), (7, 7), (33, 11)])
-def test_groups_are_32_or_the_largest_divisor_below(dim, groups):
-    assert ResNetActivation(dim).first_norm.num_groups == groups
-
-
-def test_one_frame_of_one_cell_with_a_channel_per_group_goes_through():
-    block = frame_activation("resnet", 16)
-    assert block(torch.randn(1, 16, 1, 1), torch.randn(1, 16, 1, 1)).isfinite().all()
 
 
 def test_weights_start_as_in_flax():

@@ -6,10 +6,9 @@ from slotbench_plugins.cores.frame_transformer import FrameTransformer
 from slotbench_plugins.cores.performer import Performer
 from slotbench_plugins.decoders.resnet_decoder import ResNetDecoder
 from slotbench_plugins.encoders.resnet_encoder import ResNetEncoder
-from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch import nn
 
-from slotbench.interfaces import TemporalCore, TokenSpec, VideoSpec
+from slotbench.interfaces import TokenSpec, VideoSpec
 
 SPEC = TokenSpec(dim=5, num_tokens=8, grid=(2, 4))
 BOTH = pytest.mark.parametrize("kind", [FrameTransformer, Performer])
@@ -39,17 +38,6 @@ def test_the_papers_sizes_give_its_models_number_of_parameters(kind, depths, tot
     projections = cells * (depths[-1] + 1) * 1024 + cells * 1024 * 256
     assert count(core) == projections + 1024 + layers_and_head(1024, 1024, 4096, 8)
     assert count(encoder, core, decoder) == total
-
-
-def stream(core: TemporalCore, tokens: Tensor) -> tuple[Tensor, list[int]]:
-    """Slots of one step at a time, and the numbers in the state after each."""
-    state, slots, sizes = None, [], []
-    for step in range(tokens.shape[1]):
-        output = core(tokens[:, step : step + 1], state)
-        state = output.state
-        slots.append(output.slots)
-        sizes.append(sum(leaf.numel() for leaf in tree_leaves(state)))
-    return torch.cat(slots, dim=1), sizes
 
 
 def test_a_single_layer_sees_no_frame_beyond_the_window():

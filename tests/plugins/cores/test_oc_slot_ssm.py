@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from slotbench_plugins.aggregations.weighted_sum import WeightedSum
 from slotbench_plugins.cores.oc_slot_ssm import OCSlotSSM, OCSlotSSMState
 from torch import Tensor
 
@@ -43,33 +42,6 @@ def test_every_layer_reads_the_raw_tokens_then_runs_through_time(heads):
     torch.testing.assert_close(output.attention.sum(dim=2), torch.ones(2, 4, 5).double())
 
 
-def test_the_second_layer_sees_tokens_that_the_first_does_not():
-    core, x = small(), tokens()
-    with torch.no_grad():
-        core.readers[0].attention.output.weight.zero_()
-    assert (core(x).slots - core(tokens(seed=1)).slots).abs().max() > 1e-3
-    with torch.no_grad():
-        core.readers[1].attention.output.weight.zero_()
-    torch.testing.assert_close(core(x).slots, core(tokens(seed=1)).slots)
-
-
-@pytest.mark.parametrize("across_heads", [True, False])
-def test_heads_compete_with_one_another_or_each_on_their_own(across_heads):
-    core, x = small(bottom_up_heads=4, across_heads=across_heads), tokens()
-    assert all(reader.attention.across_heads is across_heads for reader in core.readers)
-    torch.testing.assert_close(core(x).attention.sum(dim=2), torch.ones(2, 4, 5).double())
-
-
-def test_one_slot_and_one_head_take_the_mean_of_the_tokens():
-    core, x = small(1, num_layers=1), tokens(1)
-    reader = core.readers[0]
-    frames = core.token_projection(x)[:, 0]
-    value = reader.attention.key_value(reader.token_norm(frames)).chunk(2, dim=-1)[1]
-    update, shares, _ = reader.attention(reader.slot_norm(core.slot_init(2)), reader.token_norm(frames))
-    torch.testing.assert_close(update[:, 0], reader.attention.output(value.mean(dim=1)), rtol=1e-4, atol=1e-4)
-    assert (shares == 1).all()
-
-
 def test_drawn_slots_are_kept_for_the_clip_and_may_be_any_number():
     core, x = small(slot_init="gaussian"), tokens()
     core.num_slots = 6
@@ -92,10 +64,3 @@ def test_parameter_count_is_the_sum_of_its_parts_at_the_size_of_the_paper():
     mixer = 4 * square + 192 * 768 + 768 + 768 * 192 + 192 + 2 * norm
     layer = reader + 157_200 + norm + mixer
     assert sum(parameter.numel() for parameter in core.parameters()) == 3 * layer + 11 * 192
-
-
-def test_an_aggregation_per_layer_of_the_width_of_a_head():
-    core = small(bottom_up_heads=2, aggregation=WeightedSum)
-    parts = [reader.attention.aggregation for reader in core.readers]
-    assert [part.dim for part in parts] == [8, 8]
-    assert parts[0] is not parts[1]

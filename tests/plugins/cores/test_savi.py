@@ -87,16 +87,6 @@ def test_drawn_slots_may_be_any_number_at_test_time_and_iterations_too():
     assert core.state_dict().keys() == parameters.keys()
 
 
-def test_drawn_slots_differ_between_clips_and_repeat_with_the_seed():
-    core, x = small(slot_init="gaussian"), tokens()[:1].expand(2, -1, -1, -1)
-    torch.manual_seed(1)
-    first = core(x).slots
-    torch.manual_seed(1)
-    assert torch.equal(core(x).slots, first)
-    assert (first[0] - first[1]).abs().max() > 1e-3
-    assert core.slot_parameters() is None
-
-
 def test_batch_scaling_measures_a_clip_once_and_carries_it_on():
     core, x = small(aggregation=BatchScaled, num_iterations=2), tokens()
     whole = core(x)

@@ -56,13 +56,6 @@ def test_slots_and_iterations_may_be_other_numbers_at_test_time():
         small(slot_init="learned").num_slots = 11
 
 
-def test_a_clip_that_has_begun_keeps_its_slots():
-    core, x = small(), tokens()
-    begun = core(x[:, :2])
-    core.num_slots = 6
-    assert core(x[:, 2:], begun.state).slots.shape[2] == 3
-
-
 @pytest.mark.parametrize(("dim", "mlp_ratio", "count"), [(64, 2, 54_336), (128, 4, 280_960)])
 def test_parameter_counts_are_those_of_the_paper(dim, mlp_ratio, count):
     core = SlotAttention(TokenSpec(dim=dim, num_tokens=16), 7, dim=dim, mlp_ratio=mlp_ratio)

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from functools import partial
 from typing import get_args
 
 import pytest
 import torch
-from slotbench_plugins.cores.oc_slot_ssm import OCSlotSSM
 from slotbench_plugins.cores.single_state_ssm import SingleStateSSM
 from slotbench_plugins.cores.slot_ssm import SlotSSM
 from slotbench_plugins.cores.split_ssm import SplitSSM
@@ -14,7 +12,6 @@ from torch import nn
 from slotbench.interfaces import TokenSpec
 from slotbench.nn.attention import SlotMixer
 from slotbench.nn.mamba import MambaBlock
-from slotbench.nn.mamba2 import Mamba2Block
 from slotbench.nn.slot_ssm_layer import MixerName, SlotSSMLayer, SlotSSMStack
 
 SPEC = TokenSpec(dim=12, num_tokens=5)
@@ -37,21 +34,6 @@ def test_parameter_counts_are_those_of_the_paper():
     assert sum(parameter.numel() for parameter in core.parameters()) == 205_184 + 3 * 70_512
 
 
-@pytest.mark.parametrize("ssm", ["mamba", "mamba2"])
-@pytest.mark.parametrize("kind", [SlotSSM, SingleStateSSM, partial(SplitSSM, stack_dim=16), OCSlotSSM])
-def test_arguments_reach_the_block_and_the_mixer_of_every_layer(kind, ssm):
-    sizes = {"state_dim": 7, "expand": 1.5, "conv_width": 3, "head_dim": 4, "exact_zoh": True, "kernel": "reference"}
-    core = kind(SPEC, dim=16, num_layers=3, num_heads=2, mlp_ratio=3, ssm=ssm, **sizes)
-    assert len(core.layers) == 3
-    for layer in core.layers:
-        block = layer.ssm
-        assert isinstance(block, MambaBlock if ssm == "mamba" else Mamba2Block)
-        assert (block.inner_dim, block.state_dim, block.conv1d.kernel_size) == (24, 7, (3,))
-        assert (block.exact_zoh, block.kernel, getattr(block, "head_dim", 4)) == (True, "reference", 4)
-        assert layer.mixer.attention.num_heads == 2
-        assert layer.mixer.mlp.expand.out_features == 3 * 16
-
-
 def test_encoders_stand_where_the_number_of_slots_changes():
     core = small([8, 8, 4, 4, 2], num_layers=5)
     assert list(core.encoders) == ["0", "2", "4"]
@@ -64,15 +46,6 @@ def test_encoders_stand_where_the_number_of_slots_changes():
 def test_the_first_layer_has_an_encoder_even_where_there_are_as_many_tokens_as_slots():
     core = SlotSSM(TokenSpec(dim=64, num_tokens=1), num_slots=1)
     assert list(core.encoders) == ["0"]
-
-
-@pytest.mark.parametrize("block", [MambaBlock, Mamba2Block])
-def test_slots_do_not_meet_without_the_mixer(block):
-    layer = SlotSSMLayer(16, block(16), nn.Identity()).double()
-    slots = torch.randn(1, 5, 3, 16, dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(layer(slots)[0][:, :, 1].square().sum(), slots)
-    assert not gradient[:, :, [0, 2]].any()
-    assert gradient[:, :, 1].abs().amax(dim=-1).min() > 0
 
 
 @pytest.mark.parametrize("mixer", ["mlp", "none"])
@@ -111,29 +84,11 @@ def context(batch: int = 2, time: int = 6) -> torch.Tensor:
     return torch.randn(batch, time, 5, 12, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("ssm", ["mamba", "mamba2"])
-def test_hands_over_one_slot_and_carries_one_state_per_layer(ssm):
-    core = SingleStateSSM(SPEC, dim=16, num_layers=3, ssm=ssm)
-    output = core(context())
-    assert core.slot_spec.num_slots == 1
-    assert output.slots.shape == (2, 6, 1, 16)
-    assert output.attention.shape == (2, 6, 1, 5)
-    assert [leaf.shape[:2] for layer in output.state for leaf in layer] == 6 * [(2, 1)]
-
-
 def test_is_slot_ssm_with_one_slot():
     single, slots = SingleStateSSM(SPEC, dim=16), SlotSSM(SPEC, 1, dim=16)
     weights = {name.replace("encoder.", "encoders.0.", 1): value for name, value in single.state_dict().items()}
     slots.load_state_dict(weights)
     assert torch.equal(single(context()).slots, slots(context()).slots)
-
-
-def test_the_attention_of_a_mixer_over_one_slot_is_a_map_of_its_value():
-    core = SingleStateSSM(SPEC, dim=16).double()
-    mixer, slot = core.layers[0].mixer, torch.randn(3, 1, 16, dtype=torch.float64)
-    attention = mixer.attention
-    value = attention.query_key_value(slot).chunk(3, dim=-1)[2]
-    torch.testing.assert_close(attention(slot), attention.output(value))
 
 
 class NoLayers(SlotSSMStack):
@@ -165,13 +120,6 @@ def test_every_slot_depends_on_every_other(stack_dim):
     for slot in range(3):
         (gradient,) = torch.autograd.grad(core(context()).slots[:, -1, slot].square().sum(), queries)
         assert (gradient.abs().amax(dim=-1) > 0).all()
-
-
-def test_one_state_carries_all_slots():
-    output = small_split(num_layers=3)(context())
-    assert output.slots.shape == (2, 6, 3, 16)
-    assert output.attention is None
-    assert [tuple(layer.ssm.shape) for layer in output.state] == 3 * [(2, 1, 40, 16)]
 
 
 def test_without_projections_the_layers_are_as_wide_as_all_slots_together():

@@ -86,12 +86,3 @@ def test_by_default_there_are_sixteen_slots_or_as_many_as_there_are_cells(grid, 
     core = small(spec)
     assert core.slot_grid == slots
     assert core(tokens(spec=spec)).slots.shape == (2, 5, math.prod(slots), 16)
-
-
-def test_a_slot_is_the_mean_of_its_own_rectangle():
-    core, x = small(num_layers=1, slot_grid=(2, 2)), tokens()
-    seen = []
-    core.norm.register_forward_hook(lambda module, inputs, output: seen.append(output))
-    slots = core(x).slots
-    assert slots.shape == (2, 5, 4, 16)
-    torch.testing.assert_close(slots[:, :, 1], seen[0][:, :, [2, 3, 6, 7]].mean(2))

@@ -1,4 +1,4 @@
-"""AutoregressiveTransformer: sampling beside its reference, its masks, and that it learns to read the slots."""
+"""AutoregressiveTransformer: sampling beside its reference, its start, and its masks."""
 
 from __future__ import annotations
 
@@ -115,39 +115,6 @@ def test_masks_are_the_weights_on_the_slots_of_all_layers_and_heads():
     # (frames, heads, cells, slots): the query of a cell is the one that predicts it
     torch.testing.assert_close(decoded.masks[0, 1, :, 1, 2], torch.stack(seen)[:, 1, :, 6].mean((0, 1)))
     torch.testing.assert_close(decoded.masks.sum(2), torch.ones_like(decoded.masks[:, :, 0]))
-
-
-def test_the_slots_order_moves_the_masks_alone():
-    model, slots = decoder(), torch.randn(2, 1, 3, 6, dtype=torch.float64)
-    batch, order = clips(torch.randint(5, (2, 1, 3, 4))), [2, 0, 1]
-    before, after = model(slots, batch), model(slots[:, :, order], batch)
-    torch.testing.assert_close(after.reconstruction, before.reconstruction)
-    torch.testing.assert_close(after.masks, before.masks[:, :, order])
-
-
-def test_the_first_layer_starts_from_its_normalised_input():
-    model = decoder(num_layers=1)
-    slots, codes = torch.randn(1, 1, 3, 6, dtype=torch.float64), torch.randint(5, (1, 1, 3, 4))
-    before = model(slots, clips(codes)).reconstruction
-    with torch.no_grad():  # an offset of all numbers of a token is lost in the norm, and nothing else passes on
-        for table in (model.start, model.positions):
-            table.add_(3.0)
-    torch.testing.assert_close(model(slots, clips(codes)).reconstruction, before)
-
-
-def test_it_learns_which_slots_a_frame_has():
-    torch.manual_seed(0)
-    model = AutoregressiveTransformer(SLOTS, CODES, dim=16, num_layers=1, num_heads=2)
-    slots = torch.randn(2, 1, 3, 6)
-    codes = torch.randint(5, (2, 1, 3, 4))
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        optimiser.zero_grad()
-        logits = model(slots, clips(codes)).reconstruction
-        F.cross_entropy(logits.flatten(0, 1), codes.flatten(0, 1)).backward()
-        optimiser.step()
-    assert torch.equal(model.eval().sample(slots)[0], codes)
-    assert torch.equal(model.sample(slots.flip(0))[0], codes.flip(0))
 
 
 def test_without_true_codes_it_says_which_task_gives_them():

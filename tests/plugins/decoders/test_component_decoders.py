@@ -125,44 +125,6 @@ def test_the_decoders_of_the_thesis_have_its_parameters(build, slots, spec, para
     assert trainable_parameters(build(slots, spec))["total"] == parameters
 
 
-@pytest.mark.parametrize("side", [32, 64])
-@pytest.mark.parametrize(
-    "build", [ConcatenationDecoder, ComponentDecoder, SpatialBroadcastDecoder.moving_sprites], ids=["CAT", "BCD", "SBD"]
-)
-def test_images_are_in_0_to_1_at_the_sizes_of_the_thesis_and_half_of_it(build, side):
-    spec = VideoSpec(3, side, side)
-    decoder = build(SlotSpec(3, 8), spec)
-    decoded = decoder(torch.randn(2, 2, 3, 8))
-    assert decoder.paints_pixels
-    assert decoded.reconstruction.shape == (2, 2, 3, side, side)
-    assert decoded.reconstruction.min() >= 0
-    assert decoded.reconstruction.max() <= 1
-    if decoded.masks is not None:
-        assert decoded.components.shape == (2, 2, 3, 3, side, side)
-        assert decoded.components.min() >= 0
-        assert decoded.components.max() <= 1
-        assert decoded.masks.shape == (2, 2, 3, side, side)
-        torch.testing.assert_close(decoded.masks.sum(2), torch.ones(2, 2, side, side))
-
-
-@pytest.mark.parametrize("build", COMPONENT_WISE.values(), ids=COMPONENT_WISE)
-def test_the_image_is_the_sum_of_masked_components_in_whatever_order(build):
-    decoder, slots = lively(build(FEW, SMALL)), torch.randn(2, 3, 7, 6, dtype=torch.float64)
-    order = torch.randperm(7)
-    with torch.no_grad():
-        decoded, permuted = decoder(slots), decoder(slots[:, :, order])
-    assert decoded.masks.amax() > 0.3  # not all alike
-    torch.testing.assert_close(decoded.reconstruction, (decoded.masks[:, :, :, None] * decoded.components).sum(2))
-    torch.testing.assert_close(permuted.reconstruction, decoded.reconstruction)
-    torch.testing.assert_close(permuted.masks, decoded.masks[:, :, order])
-    torch.testing.assert_close(permuted.components, decoded.components[:, :, order])
-
-
-def test_the_order_of_slots_matters_to_the_concatenation():
-    decoder, slots = lively(ConcatenationDecoder(FEW, SMALL)), torch.randn(1, 1, 4, 6, dtype=torch.float64)
-    assert (decoder(slots).reconstruction - decoder(slots.flip(2)).reconstruction).abs().max() > 1e-3
-
-
 @pytest.mark.parametrize("build", COMPONENT_WISE.values(), ids=COMPONENT_WISE)
 @pytest.mark.parametrize("disabled", [(0,), (1, 3), (0, 1, 2)])
 def test_without_some_slots_the_rest_share_out_every_pixel(build, disabled):

@@ -1,9 +1,7 @@
 """SlotMixerDecoder and SLSREncoder: sizes of the paper, rays in pieces, slots in any order, other numbers of views."""
 
 from dataclasses import replace
-from functools import partial
 
-import pytest
 import torch
 from slotbench_plugins.decoders.slot_mixer_decoder import SlotMixerDecoder
 from slotbench_plugins.encoders.slsr_encoder import SLSREncoder
@@ -11,7 +9,6 @@ from torch import nn
 
 from slotbench.interfaces import SlotSpec, TokenSpec, VideoBatch, VideoSpec
 from slotbench.nn.rays import NormedMLP, encode_rays, encode_scalars
-from slotbench.registry import load
 
 VIDEO = VideoSpec(3, 6, 5, num_views=2)
 
@@ -113,15 +110,3 @@ def test_tokens_of_one_view_more_stand_behind_the_others_and_views_read_each_oth
     other = batch.frames.clone()
     other[:, :, 2] = 1 - other[:, :, 2]
     assert ((encoder(replace(batch, frames=other)) - tokens).abs().amax(-1) > 1e-6).all()
-
-
-@pytest.mark.parametrize("core", ["PSB", "SAVi", "SlotAttention"])
-def test_the_papers_models_are_made_of_these_parts(core):
-    encoder = SLSREncoder(VIDEO, dim=8, norm_groups=2)
-    slotted = partial(load("cores", core), num_slots=4)(encoder.token_spec)
-    paint = SlotMixerDecoder(slotted.slot_spec, VIDEO, dim=16)
-    batch = posed(2).map(lambda value: value.float() if value.is_floating_point() else value)
-    batch = replace(batch, held_out=posed(1).map(lambda value: value.float() if value.is_floating_point() else value))
-    painted = paint(slotted(encoder(batch)).slots, batch.all_views())
-    assert painted.reconstruction.shape == (2, 3, 3, 3, 6, 5)
-    assert painted.masks.shape == (2, 3, 3, 4, 6, 5)

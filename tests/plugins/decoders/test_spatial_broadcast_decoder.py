@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from slotbench.interfaces import SlotSpec, VideoSpec
@@ -74,33 +72,6 @@ def test_values_and_gradients_are_those_of_each_slot_on_its_own(arguments, side,
     found = torch.autograd.grad((decoded.reconstruction * weights).sum(), wanted_for)
     wanted = torch.autograd.grad((reconstruction * weights).sum(), wanted_for)
     torch.testing.assert_close(found, wanted)
-
-
-@settings(deadline=None, max_examples=25)
-@given(
-    cells=st.integers(1, 5),
-    doublings=st.integers(0, 3),
-    wider=st.integers(0, 2),
-    more=st.integers(-1, 2),
-    kernel=st.sampled_from([3, 5, 7]),
-    upright=st.booleans(),
-)
-def test_the_image_has_its_size_whatever_the_layers(cells, doublings, wider, more, kernel, upright):
-    sides = [cells << doublings, (cells + wider) << doublings]
-    spec = VideoSpec(1, *(reversed(sides) if upright else sides))
-    decoder = SpatialBroadcastDecoder(
-        SLOTS,
-        spec,
-        channels=2,
-        num_layers=max(1, doublings + more),
-        kernel_size=kernel,
-        output_kernel=kernel,
-        broadcast_size=cells,
-    )
-    with torch.no_grad():
-        decoded = decoder(torch.randn(1, 1, 3, 6))
-    assert decoded.reconstruction.shape == (1, 1, 1, spec.height, spec.width)
-    assert sum(conv.stride == (2, 2) for conv in decoder.convs) == doublings
 
 
 @pytest.mark.parametrize(("side", "layers"), [(16, 2), (32, 3), (64, 4)])

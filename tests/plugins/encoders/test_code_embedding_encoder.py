@@ -53,12 +53,6 @@ def test_no_pixel_is_read():
     assert torch.equal(encoder(replace(batch, frames=torch.rand_like(batch.frames))), encoder(batch))
 
 
-def test_dropout_is_of_the_training_alone():
-    encoder, batch = Encoder(FRAME, dim=32, dropout=0.5), clips(torch.randint(5, (1, 1, 2, 3)))
-    assert not torch.equal(encoder.train()(batch), encoder(batch))
-    assert torch.equal(encoder.eval()(batch), encoder(batch))
-
-
 def test_vectors_that_are_shared_are_counted_once_and_trained_through_both_parts():
     data = balls()
     task = slate(data)

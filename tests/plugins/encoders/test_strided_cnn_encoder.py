@@ -114,27 +114,9 @@ def test_the_preset_of_cwvae_has_its_size_and_no_more_than_convolutions():
     torch.testing.assert_close(encoder(batch)[0, :, 0], images.flatten(1))
 
 
-@pytest.mark.parametrize("head", ["linear", "mlp", "none"])
-@pytest.mark.parametrize("output", ["flat", "map"])
-def test_there_may_be_no_norm(output, head):
-    encoder = StridedCNNEncoder(COLOUR, 24, channels=(8, 16), output=output, head=head, norm="none")
-    assert not any(isinstance(module, torch.nn.LayerNorm) for module in encoder.modules())
-    tokens = encoder(clips(COLOUR, 1, 2, torch.float32))
-    assert tokens.shape[2:] == (encoder.token_spec.num_tokens, encoder.token_spec.dim)
-    assert head == "none" or encoder.token_spec.dim == 24
-
-
 def test_64_pixels_become_31_14_and_6_cells():
     images, sides = torch.rand(1, 1, 64, 64), []
     for conv in StridedCNNEncoder.moving_mnist(GREY).convs:
         images = conv(images)
         sides.append(tuple(images.shape[2:]))
     assert sides == [(31, 31), (14, 14), (6, 6)]
-
-
-def test_tokens_of_the_thesis_have_no_scale_and_no_mean_where_a_norm_is_last():
-    for output in ("flat", "map"):
-        encoder = StridedCNNEncoder(GREY, 16, (4, 4, 4), padding=0, output=output, head="linear", norm="frame")
-        tokens = encoder(clips(GREY, 1, 2, torch.float32)).flatten(2)
-        torch.testing.assert_close(tokens.mean(-1), torch.zeros(1, 2), atol=1e-5, rtol=0)
-        torch.testing.assert_close(tokens.var(-1, correction=0), torch.ones(1, 2), atol=1e-2, rtol=0)

@@ -1,4 +1,4 @@
-"""VQVAE: sizes, moving averages beside loops, codes that start again, resumed trainings, and k-means beaten."""
+"""VQVAE: sizes, moving averages beside loops, and codes that start again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from copy import deepcopy
 import pytest
 import torch
 from slotbench_plugins.tokenizers.vqvae import VQVAE
-from torch.nn import functional as F
 
 from slotbench.interfaces import VideoSpec
 from slotbench.nn.parameters import trainable_parameters
@@ -118,26 +117,3 @@ def test_encoding_moves_no_average():
     before = deepcopy(model.state_dict())
     model.encode(frames() / 2)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-def trained(model, optimiser, steps):
-    for step in steps:
-        optimiser.zero_grad()
-        found = model(frames() * (step + 1) / 6)
-        (F.mse_loss(found.reconstruction, frames() * (step + 1) / 6) + found.losses["commitment"]).backward()
-        optimiser.step()
-
-
-def test_a_training_goes_on_to_the_bit_from_its_state():
-    model = vqvae(restart_below=0.5)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    trained(model, optimiser, range(3))
-    kept = deepcopy((model.state_dict(), optimiser.state_dict(), torch.get_rng_state()))
-    trained(model, optimiser, range(3, 6))
-    resumed = vqvae(restart_below=0.5)
-    resumed.load_state_dict(kept[0])
-    optimiser = torch.optim.Adam(resumed.parameters(), lr=1e-2)
-    optimiser.load_state_dict(kept[1])
-    torch.set_rng_state(kept[2])
-    trained(resumed, optimiser, range(3, 6))
-    assert all(torch.equal(value, resumed.state_dict()[name]) for name, value in model.state_dict().items())

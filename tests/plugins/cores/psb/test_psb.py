@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from slotbench_plugins.aggregations.batch_scaled import BatchScaled
-from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 from slotbench_plugins.cores.psb import PSB, DecoupledInteraction, JointInteraction
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -59,10 +57,6 @@ def test_parameter_counts_are_those_of_the_paper(heads, block, stack):
     assert [count(layer) for layer in core.layers] == [block] * 3
     assert count(core) == stack + 11 * 192
     assert not list(core.buffers())
-
-
-def test_tokens_of_another_width_are_mapped_once():
-    assert count(PSB(TokenSpec(16, 5), dim=24)) - count(PSB(TokenSpec(24, 5), dim=24)) == 16 * 24 + 24
 
 
 def test_maps_onto_the_slots_start_scaled_down_by_the_depth():
@@ -260,34 +254,3 @@ def test_multiply_adds_are_a_linear_and_a_quadratic_term(kernel):
     time_attention = 2 * 3 * 16  # which the counter may not see inside the fused kernel
     assert 2 * per_layer <= coefficients[1] * 1.001
     assert coefficients[1] <= 2 * (per_layer + time_attention) * 1.001
-
-
-def test_an_aggregation_per_layer():
-    core = small(aggregation=lambda dim: WeightedMean(dim, eps=0.1))
-    parts = [layer.bottom_up.aggregation for layer in core.layers]
-    assert [part.eps for part in parts] == [0.1, 0.1]
-    assert parts[0] is not parts[1]
-    assert (core(tokens()).slots - small()(tokens()).slots).abs().max() > 1e-4
-
-
-def test_drawn_slots_may_be_any_number_at_test_time_and_learned_ones_not():
-    core = small(slot_init="gaussian")
-    core.num_slots = 7
-    assert core(tokens()).slots.shape == (2, 6, 7, 16)
-    assert core.slot_spec.num_slots == 7
-    with pytest.raises(ValueError, match="num_slots=7"):
-        small().num_slots = 7
-
-
-@pytest.mark.parametrize("reference_tokens", [None, 5])
-def test_batch_scaling_streams_in_evaluation(reference_tokens):
-    core = small(aggregation=lambda dim: BatchScaled(dim, reference_tokens=reference_tokens)).train()
-    for seed in range(3):
-        core(tokens(seed=seed))
-    core.eval()
-    x, pieces, state = tokens(), [], None
-    for step in range(6):
-        output = core(x[:, step : step + 1], state)
-        state = output.state
-        pieces.append(output.slots)
-    torch.testing.assert_close(torch.cat(pieces, dim=1), core(x).slots, rtol=0, atol=1e-10)

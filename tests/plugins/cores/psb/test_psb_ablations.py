@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slotbench_plugins.cores.psb import PSB, BucketTimeBias, SoftmaxAttention
+from slotbench_plugins.cores.psb import PSB, BucketTimeBias, RelativeTimeBias, SoftmaxAttention
 from torch import Tensor, nn
 
 from slotbench.interfaces import TokenSpec
 from slotbench.ops.inverted_attention import TokenMemory
+from slotbench.testing.laws import attention_sums_as_its_kind_says
 
 
 def offsets_of(bias: Tensor):
@@ -105,21 +107,6 @@ def test_without_causality_a_slot_reads_all_steps():
     torch.testing.assert_close(own.sum((1, 3)), torch.ones(1, 2, dtype=torch.float64))
 
 
-def test_the_kind_of_attention_follows():
-    spec = TokenSpec(dim=8, num_tokens=4)
-    for attention, kind in (("inverted", "assignment"), ("softmax", "reading")):
-        core = PSB(spec, 3, dim=8, num_layers=1, attention=attention)
-        out = core(torch.randn(2, 3, 4, 8))
-        assert out.attention_kind == kind
-        axis = 2 if kind == "assignment" else 3
-        sums = out.attention.sum(axis)
-        if kind == "assignment":
-            torch.testing.assert_close(sums, torch.ones_like(sums))
-        else:  # what is read of earlier steps is not shown
-            torch.testing.assert_close(sums[:, 0], torch.ones_like(sums[:, 0]))
-            assert (sums[:, 1:] < 1).all()
-
-
 def test_buckets_are_those_of_t5():
     bias = BucketTimeBias(1)
     distances = torch.tensor([0, 1, 15, 16, 18, 19, 32, 64, 127, 128, 5000])
@@ -127,16 +114,6 @@ def test_buckets_are_those_of_t5():
     assert bias.buckets(torch.tensor([1, 7])).tolist() == [0, 0]
     both = BucketTimeBias(1, causal=False)
     assert both.buckets(torch.tensor([-8, -7, -1, 0, 1, 7, 8, 500])).tolist() == [8, 7, 1, 0, 17, 23, 24, 31]
-
-
-def test_buckets_never_fall_with_the_distance_and_start_from_no_bias():
-    bias = BucketTimeBias(2, num_buckets=8, max_distance=20)
-    found = bias.buckets(-torch.arange(100))
-    assert (found.diff() >= 0).all()
-    assert found.unique().tolist() == list(range(8))
-    assert not bias(-torch.arange(9)).any()
-    bias(-torch.arange(3))[1].sum().backward()
-    assert bias.table.grad.any(dim=1).tolist() == [False, True]
 
 
 def test_a_bias_by_time_acts_on_a_softmax_of_one_head():
@@ -148,3 +125,19 @@ def test_a_bias_by_time_acts_on_a_softmax_of_one_head():
         core.layers[0].time_bias.table[0, 0] = 5.0  # the slot's own step
     after = core(tokens).attention
     assert (after[:, 1:].sum(3) > before[:, 1:].sum(3) + 0.1).all()
+
+
+def test_a_relative_bias_is_a_perceptron_on_eight_sines_and_then_eight_cosines():
+    torch.manual_seed(0)
+    bias = RelativeTimeBias(5).double()
+    assert bias(torch.arange(-5, 2)).shape == (5, 7)
+    assert sum(p.numel() for p in bias.parameters()) == 16 * 128 + 128 + 128 * 5 + 5
+    code = [math.sqrt(2) * f(2**i * 2 * math.pi / 2047 * -7) for f in (math.sin, math.cos) for i in range(8)]
+    hidden = nn.functional.gelu(bias.expand(torch.tensor(code, dtype=torch.float64)))
+    torch.testing.assert_close(bias(torch.tensor([-7]))[:, 0], bias.contract(hidden), rtol=1e-12, atol=1e-12)
+
+
+def test_the_kind_of_attention_follows():
+    for attention, kind in (("inverted", "assignment"), ("softmax", "reading")):
+        attention_sums_as_its_kind_says(partial(PSB, attention=attention))
+        assert PSB(TokenSpec(dim=8, num_tokens=4), attention=attention).attention_kind == kind

@@ -57,8 +57,3 @@ def test_by_clip_a_start_is_that_of_the_clip_whatever_else_is_in_the_batch():
 def test_either_start_keeps_the_laws(initial):
     for law in (splitting_carries_state, past_ignores_future, autocast_stays_close):
         law(partial(GRU, dim=6, initial=initial))
-
-
-def test_a_width_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="dim=0: give the width"):
-        GRU(SPEC, 0)

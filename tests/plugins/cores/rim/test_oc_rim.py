@@ -87,20 +87,6 @@ def test_slots_of_evaluation_depend_on_the_clip_and_the_step_alone():
         core(x[:2])
 
 
-def test_learned_slots_of_a_frame_are_the_same_whichever_clip_and_step_it_is_of():
-    core, x = oc(slot_init="learned"), tokens(batch=2)
-    with drawn_by_clip([4, 8]):
-        once = core(x)
-    again = core(x)
-    assert torch.equal(once.slots, again.slots)
-    assert once.state.draws is None
-    won = core(x[:, :1].expand(-1, 3, -1, -1)).details["inputs"]
-    torch.testing.assert_close(won[:, 0], won[:, 2])
-    core.train()
-    torch.testing.assert_close(core(x).details["inputs"], once.details["inputs"])
-    assert not torch.equal(won[:, 0, 0], won[:, 0, 1])
-
-
 def without(core: RIM, gone: int) -> RIM:
     """The same core with one module fewer."""
     keep = [k for k in range(MODULES) if k != gone]
@@ -163,12 +149,3 @@ def test_modules_that_are_not_active_keep_their_state_to_the_bit(kind, top_k):
     assert not output.attention[~active].any()
     heard = output.details["communication"].sum(dim=-1)
     torch.testing.assert_close(heard, active.double())
-
-
-def test_no_gradient_reaches_the_unit_of_a_module_that_is_not_active():
-    core = oc(top_k=2)
-    output = core(tokens(batch=1, time=1))
-    output.slots.square().sum().backward()
-    active = output.details["active"][0, 0]
-    for name, parameter in core.units.named_parameters():
-        assert torch.equal(parameter.grad.flatten(1).any(dim=1), active), name

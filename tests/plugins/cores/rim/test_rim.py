@@ -32,20 +32,6 @@ def test_as_many_modules_as_asked_change_and_the_others_keep_their_state_to_the_
             assert torch.equal((old != new).any(dim=-1), active)
 
 
-def test_ties_at_a_start_from_zeros_go_to_the_first_modules():
-    core = small(3, initial="zeros")
-    slots = core(tokens(time=1)).slots[:, 0]
-    assert slots.any(dim=-1).tolist() == 2 * [[True, True, True, False]]
-
-
-def test_with_all_modules_active_the_step_is_the_formula_without_masks():
-    core = small(MODULES)
-    before, after, _ = one_step(core)
-    keys, values = core.input_attention.keys_values(tokens(time=1)[:, 0])
-    updated = core.units(core.input_attention(before.hidden, keys) @ values, before.hidden)
-    torch.testing.assert_close(after.hidden, updated + core.communication(updated))
-
-
 @pytest.mark.parametrize("expose", [False, True])
 def test_no_gradient_reaches_the_unit_query_and_output_of_a_module_that_is_not_active(expose):
     core = small(2, expose_inactive_update=expose)
@@ -86,16 +72,6 @@ def test_without_communication_and_competition_modules_do_not_meet(mode):
     assert torch.equal(depends, torch.eye(MODULES, dtype=torch.bool))
 
 
-def test_competition_for_the_inputs_is_the_only_other_way_to_meet():
-    core = small(MODULES, communication="off")
-    depends, _ = reach(core)
-    assert depends.all()
-    attend = core.input_attention.forward
-    core.input_attention.forward = lambda *given: attend(*given).detach()
-    depends, _ = reach(core)
-    assert torch.equal(depends, torch.eye(MODULES, dtype=torch.bool))
-
-
 def test_active_modules_hear_all_and_the_others_none():
     depends, active = reach(small(2, input_attention="standard"))
     assert depends[active].all()
@@ -111,21 +87,6 @@ def test_others_see_the_kept_state_of_an_inactive_module_unless_its_update_is_ex
     _, after, still_active = one_step(core, batch=1)
     assert torch.equal(active, still_active)
     assert (not torch.equal(after.hidden, expected.hidden)) is expose
-
-
-@CELLS
-@pytest.mark.parametrize("output", ["linear", "gated"])
-def test_modules_permuted_with_their_parameters_and_states_permute_the_slots(cell_type, output):
-    core = small(2, cell_type=cell_type, communication_output=output)
-    permuted, order = small(2, cell_type=cell_type, communication_output=output), torch.tensor([2, 0, 3, 1])
-    axis = {"initial_modules": 1, "input_attention.query.weight": 0}
-    axis |= {f"units.{name}": 0 for name, _ in core.units.named_parameters()}
-    axis |= {f"communication.{name}.weight": 0 for name in ("query_key", "value")}
-    if output == "linear":
-        axis["communication.output.weight"] = 0
-    weights = {n: w.index_select(axis[n], order) if n in axis else w for n, w in core.state_dict().items()}
-    permuted.load_state_dict(weights)
-    torch.testing.assert_close(permuted(tokens()).slots, core(tokens()).slots[:, :, order])
 
 
 def test_a_small_step_is_what_one_computes_by_hand():

@@ -9,7 +9,6 @@ from slotbench_plugins.cores.rim.groups import GroupGRU, GroupLinear, GroupLSTM
 from torch import Tensor, nn
 
 from slotbench.nn.gru import SharedGRU, gru_update
-from slotbench.nn.parameters import decay_groups
 
 BATCH, MODULES, DIM, INPUT = 2, 4, 6, 5
 
@@ -20,13 +19,6 @@ def noise(*shape: int, seed: int = 0) -> Tensor:
 
 def attend(attention: InputAttention, inputs: Tensor, hidden: Tensor) -> Tensor:
     return attention.double()(hidden, attention.keys_values(inputs)[0])
-
-
-@given(modules=st.integers(1, 12), data=st.data())
-def test_equal_weights_select_the_modules_of_lowest_index(modules, data):
-    count = data.draw(st.integers(1, modules))
-    active = most_relevant(torch.full((3, modules), 1 / modules), count)
-    assert active.tolist() == 3 * [[True] * count + [False] * (modules - count)]
 
 
 @given(
@@ -47,41 +39,6 @@ def test_blocked_gradient_passes_values_and_reaches_only_active_modules():
     assert torch.equal(gradient, weight * active)
 
 
-def test_competition_splits_each_input_among_the_modules():
-    attention = InputAttention(MODULES, DIM, INPUT)
-    weights = attend(attention, noise(BATCH, 3, INPUT), noise(BATCH, MODULES, DIM))
-    # the null column of the shares is 1 / modules for each, which undoes the scaling of the rows
-    shares = weights / weights[..., -1:] / MODULES
-    torch.testing.assert_close(shares.sum(dim=1), torch.ones(BATCH, 4, dtype=torch.float64), rtol=1e-6, atol=1e-6)
-
-
-def test_without_competition_the_null_weight_ranks_a_single_input_by_its_score():
-    attention = InputAttention(MODULES, DIM, INPUT, normalisation="standard").double()
-    hidden, inputs = noise(BATCH, MODULES, DIM), noise(BATCH, 1, INPUT)
-    scores = (attention.query(hidden) @ attention.keys_values(inputs)[0][:, :1].mT)[..., 0]
-    weights = attend(attention, inputs, hidden)
-    torch.testing.assert_close(1 - attention.null_weights(weights), scores.sigmoid())
-    for k in range(1, MODULES + 1):
-        chosen = most_relevant(attention.null_weights(weights), k)
-        assert torch.equal(chosen, torch.zeros_like(chosen).scatter(1, scores.topk(k).indices, True))
-
-
-def test_the_place_of_the_null_row_changes_the_order_of_the_weights_alone():
-    first = InputAttention(MODULES, DIM, INPUT, null_row="first").double()
-    last = InputAttention(MODULES, DIM, INPUT, null_row="last").double()
-    with torch.no_grad():
-        for parameter in first.parameters():
-            parameter.add_(0.1)
-    last.load_state_dict(first.state_dict())
-    inputs, hidden = noise(BATCH, 3, INPUT), noise(BATCH, MODULES, DIM)
-    left, right = attend(first, inputs, hidden), attend(last, inputs, hidden)
-    torch.testing.assert_close(first.input_weights(left), last.input_weights(right))
-    torch.testing.assert_close(first.null_weights(left), last.null_weights(right))
-    read = left @ first.keys_values(inputs)[1]
-    torch.testing.assert_close(read, right @ last.keys_values(inputs)[1])
-    assert not first.keys_values(inputs)[1][:, 0].any()
-
-
 def test_several_heads_average_scores_and_values():
     attention = InputAttention(
         MODULES, DIM, INPUT, key_dim=3, value_dim=2, num_heads=2, normalisation="standard"
@@ -92,13 +49,6 @@ def test_several_heads_average_scores_and_values():
     scores = sum(query @ key.mT / 3**0.5 for query, key in zip(queries, keys, strict=True)) / 2
     torch.testing.assert_close(attend(attention, inputs, hidden), scores.softmax(dim=-1))
     torch.testing.assert_close(attention.keys_values(inputs)[1], sum(attention.value(rows).split(2, dim=-1)) / 2)
-
-
-def test_only_active_modules_listen_and_they_listen_to_all():
-    layer, active = Communication(MODULES, DIM, 2, 3, 4).double(), torch.tensor([[True, False, True, False]])
-    weights = layer.weights(noise(1, MODULES, DIM), active)
-    torch.testing.assert_close(weights.sum(dim=-1), active[:, None].double().expand(1, 2, MODULES))
-    assert (weights[:, :, [0, 2]] > 0).all()
 
 
 def test_communication_is_attention_with_maps_of_each_modules_own():
@@ -117,14 +67,6 @@ def test_communication_is_attention_with_maps_of_each_modules_own():
 def test_in_mode_self_every_module_hears_its_own_values():
     layer, hidden = Communication(MODULES, DIM, 2, 3, 4).double(), noise(BATCH, MODULES, DIM)
     torch.testing.assert_close(layer(hidden, mode="self"), layer.output(layer.value(hidden)))
-
-
-@pytest.mark.parametrize("output", ["linear", "gated"])
-def test_dropout_is_for_training_only(output):
-    layer, hidden = Communication(MODULES, DIM, output=output, dropout=0.5), noise(BATCH, MODULES, DIM).float()
-    assert not torch.equal(layer(hidden), layer(hidden))
-    layer.eval()
-    assert torch.equal(layer(hidden), layer(hidden))
 
 
 GROUPS, INPUT, DIM = 3, 5, 4
@@ -192,26 +134,11 @@ def test_group_lstm_is_that_many_lstm_cells_side_by_side(batch, groups, input_di
     torch.testing.assert_close(group(x, hidden, memory), expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("layer", [GroupLinear(GROUPS, INPUT, 12), GroupGRU(GROUPS, INPUT, 4), GroupLSTM(GROUPS, 5, 3)])
-def test_all_units_of_all_groups_start_different(layer):
-    for parameter in layer.parameters():
-        columns = parameter.transpose(1, 2).flatten(0, 1)
-        assert columns.shape[0] == GROUPS * 12
-        assert columns.unique(dim=0).shape[0] == columns.shape[0]
-
-
 def test_initial_spread_is_xavier_or_as_asked():
     maps = GroupLinear(50, 20, 10, maps=2).weight
     assert maps.abs().max() <= (6 / 30) ** 0.5
     assert maps.std().item() == pytest.approx((2 / 30) ** 0.5, rel=0.05)
     assert GroupLinear(50, 20, 10, std=0.01).weight.std().item() == pytest.approx(0.01, rel=0.05)
-
-
-def test_matrices_of_groups_decay_and_their_biases_do_not():
-    gru = GroupGRU(GROUPS, INPUT, DIM)
-    decayed, rest = (group["params"] for group in decay_groups(gru.parameters()))
-    assert {id(p) for p in decayed} == {id(gru.input_weight), id(gru.hidden_weight)}
-    assert {id(p) for p in rest} == {id(gru.input_bias), id(gru.hidden_bias)}
 
 
 def test_shared_gru_is_a_gru_cell():
@@ -228,8 +155,3 @@ def test_gru_update_has_the_gradient_of_its_equations():
     inputs = [noise(2, 3, 3 * DIM, seed=seed).requires_grad_() for seed in (0, 1)]
     inputs.append(noise(2, 3, DIM, seed=2).requires_grad_())
     assert torch.autograd.gradcheck(gru_update, inputs)
-
-
-def test_gru_update_keeps_the_precision_of_the_state():
-    gates = noise(2, 3 * DIM).bfloat16()
-    assert gru_update(gates, gates, noise(2, DIM).float()).dtype == torch.float32

@@ -91,19 +91,14 @@ def test_a_clip_of_scoff_is_the_clip_by_hand(scaled, null):
             h, chosen = step_by_hand(core, x[sample, step], h, 0.25 if scaled else 1.0, null)
             np.testing.assert_allclose(output.slots[sample, step].detach().numpy(), h, rtol=1e-10, atol=1e-10)
             assert output.details["schemata"][sample, step].argmax(dim=-1).tolist() == chosen
-
-
-def test_more_than_one_schema_is_chosen_in_the_clip_by_hand():
-    assert 0 < usage_entropy(small()(tokens()).details["schemata"]) <= 1
+    assert usage_entropy(output.details["schemata"]) > 0
 
 
 @CORES
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"num_inputs": 3},
         {"num_inputs": 3, "slot_init": "learned"},
-        {"sample_in_evaluation": True},
         {"sample_in_evaluation": True, "num_inputs": 2, "slot_norm": "joint", "top_k": 4},
         {"disabled_slots": (2,), "top_k": 3},
     ],
@@ -118,15 +113,6 @@ def test_every_setting_keeps_the_laws(kind, arguments):
     autocast_stays_close(build)
     if "disabled_slots" not in arguments:
         gradient_reaches_every_parameter(build)
-
-
-@CORES
-def test_slots_of_a_frame_may_start_from_learned_vectors(kind):
-    one_frame = tokens()[:, :1].expand(-1, 3, -1, -1)
-    for slot_init, alike in (("gaussian", False), ("learned", True)):
-        with drawn_by_clip([4, 8]):
-            won = small(kind, num_inputs=3, slot_init=slot_init)(one_frame).details["inputs"]
-        assert torch.allclose(won[:, 0], won[:, 2]) == alike
 
 
 @pytest.mark.parametrize("kind", [SCOFF, ALTSCOFF])

@@ -98,25 +98,6 @@ def test_every_clip_comes_once_and_in_order_and_none_is_dropped() -> None:
             assert everything(batches)["frames"].flatten().tolist() == list(range(sum(lengths)))
 
 
-def test_collate_joins_clips_and_batches_alike() -> None:
-    dataset = BlinkingBalls(resolution=16).dataset("train")
-    one_by_one = collate([dataset[i] for i in range(3)])
-    pairs = collate([dataset.clips([0, 1]), dataset.clips([2])])
-    at_once = everything([dataset.clips([0, 1, 2])])
-    for batch in (one_by_one, pairs):
-        assert len(batch) == 3
-        for name, value in at_once.items():
-            assert torch.equal(everything([batch])[name], value), name
-    assert one_by_one.index is not None
-    assert one_by_one.index.tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize("index", [-1, 1000])
-def test_an_index_outside_the_split_is_refused(index: int) -> None:
-    with pytest.raises(IndexError, match=f"clip {index} does not exist; expected 0 to 999"):
-        BlinkingBalls().dataset("val")[index]
-
-
 def test_bytes_become_floats_in_the_unit_range_and_floats_stay() -> None:
     data = BlinkingBalls()
     batch = next(iter(data.train_dataloader()))
@@ -129,12 +110,6 @@ def test_bytes_become_floats_in_the_unit_range_and_floats_stay() -> None:
         assert scaled.target is batch.target
     grey = VideoBatch(torch.full((1, 1, 1, 1, 1), 51, dtype=torch.uint8), torch.zeros(1, 1, dtype=torch.long))
     assert to_unit_range(grey).frames.item() == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize("name", ["batch_size", "val_batch_size", "train_size", "val_size", "test_size"])
-def test_sizes_below_one_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} is 0; expected 1 or more"):
-        NumberData(LoaderOptions(**{name: 0}))
 
 
 @FORKS
@@ -206,13 +181,6 @@ def test_training_that_was_stopped_goes_on_with_the_next_clip(tmp_path: Path, st
     after, _ = fit(tmp_path, 10, tmp_path / "stopped.ckpt")
     assert before == expected[: 2 * stop]
     assert after == expected[2 * stop :]
-
-
-def test_frames_of_one_clip_are_not_shared_with_another() -> None:
-    batch = BouncingBalls(resolution=8).dataset("train").clips([0, 1])
-    untouched = batch.frames[1].clone()
-    batch.frames[0] = 7
-    np.testing.assert_array_equal(batch.frames[1], untouched)
 
 
 @given(size=st.integers(1, 60), batch_size=st.integers(1, 5), processes=st.integers(1, 4))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from tfrecord_files import clevr_scene, write_clevr
-from torch.nn import functional as F
 
 from slotbench.data import clevr
 from slotbench.data.base import Split
@@ -60,25 +58,6 @@ def test_scenes_are_cropped_and_resized_as_locatello_et_al_do(cache: Path, scene
         mean = image.reshape(SIDE, 2, SIDE, 2, 3).mean((1, 3)).transpose(2, 0, 1)
         assert np.abs(batch.frames[clip, 0].numpy() - mean).max() <= 0.5
         assert np.array_equal(batch.masks[clip, 0], scene["ids"][29:221, 64:256][1::2, 1::2])
-
-
-def test_an_unpacked_file_will_do_as_well(file: Path, cache: Path, tmp_path: Path) -> None:
-    unpacked = tmp_path / file.name
-    unpacked.write_bytes(gzip.decompress(file.read_bytes()))
-    CLEVR(str(unpacked), resolution=SIDE).prepare(tmp_path / "out", silent)
-    assert (tmp_path / "out" / "masks.npy").read_bytes() == (cache / "masks.npy").read_bytes()
-
-
-def test_a_third_of_the_size_takes_the_pixel_in_the_middle(file: Path, tmp_path: Path, scenes: list) -> None:
-    data = CLEVR(str(file), resolution=64)
-    data.prepare(tmp_path, silent)
-    batch = clips(CLEVR(str(tmp_path), resolution=64), "test", 1)
-    image = scenes[11]["image"][29:221, 64:256]
-    assert np.array_equal(batch.frames[0, 0].numpy(), image[1::3, 1::3].transpose(2, 0, 1))
-    interpolated = F.interpolate(
-        torch.from_numpy(image.transpose(2, 0, 1).copy())[None].float(), (64, 64), mode="bilinear"
-    )
-    assert torch.equal(batch.frames[0].float(), interpolated.round())
 
 
 def test_annotations_are_those_of_the_objects(cache: Path, scenes: list[dict[str, np.ndarray]]) -> None:
@@ -152,22 +131,3 @@ def test_preparing_goes_on_where_it_was_interrupted(
     assert reported[-1] == (file.stat().st_size,) * 2
     for name in cache.iterdir():
         assert (tmp_path / name.name).read_bytes() == name.read_bytes(), name.name
-
-
-def test_what_cannot_be_read_says_what_is_expected(file: Path, cache: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataFilesError, match=r"nowhere does not exist; expected a cache .*slotbench prepare CLEVR"):
-        CLEVR(str(tmp_path / "nowhere")).dataset("train")
-    with pytest.raises(DataFilesError, match=r"is no cache; expected a cache .*slotbench prepare CLEVR"):
-        CLEVR(str(file)).dataset("train")
-    with pytest.raises(DataFilesError, match=r"does not exist; expected the TFRecord file .*gsutil cp"):
-        CLEVR(str(tmp_path / "nowhere")).prepare(tmp_path, silent)
-    with pytest.raises(
-        DataFilesError, match=r"prepared with resolution 96, and resolution is 64: set data.resolution to 96"
-    ):
-        CLEVR(str(cache), resolution=64).dataset("train")
-    with pytest.raises(
-        DataFilesError, match=r"prepared with crop \[29, 221, 64, 256\], and crop is \[24, 216, 64, 256\]"
-    ):
-        CLEVR(str(cache), resolution=SIDE, crop=(24, 216, 64, 256)).dataset("train")
-    with pytest.raises(ValueError, match=r"crop is \(0, 300, 0, 10\); expected"):
-        CLEVR(str(cache), crop=(0, 300, 0, 10))

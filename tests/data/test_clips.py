@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slotbench.data.base import LoaderOptions
 from slotbench.data.clips import VideoPieces
 from slotbench.data.folders.video_folder import VideoFolder
 
@@ -45,18 +44,3 @@ def test_a_stride_leaves_frames_out_and_the_numbers_say_so(folder: Path) -> None
     assert last.is_last
     assert pieces.frame_numbers(last).tolist() == [0, 3, 6, 9]
     assert pieces.origin(last) == str(folder / "c.npy")
-
-
-def test_processes_share_the_videos_and_cut_none(folder: Path) -> None:
-    data = VideoFolder(str(folder), resolution=8)
-    parts = [read(data.video_pieces("test", 4, rank, 2)) for rank in range(2)]
-    assert [sorted(part) for part in parts] == [["video0000_a", "video0002_c"], ["video0001_b"]]
-
-
-def test_the_number_of_videos_can_be_limited(folder: Path) -> None:
-    assert list(
-        read(VideoFolder(str(folder), resolution=8, loader=LoaderOptions(test_size=2)).video_pieces("test", 9))
-    ) == [
-        "video0000_a",
-        "video0001_b",
-    ]

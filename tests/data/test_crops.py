@@ -10,7 +10,6 @@ from slotbench.data.clips import ClipSource, CutClips
 from slotbench.data.crops import Crop, cropped, draw_crop
 from slotbench.interfaces import VideoBatch
 from slotbench.nn.slot_init import first_boxes
-from slotbench.registry import load
 
 SIDE = 16
 
@@ -66,14 +65,6 @@ def test_masks_depth_and_boxes_stay_with_the_pixels():
     assert (gone.objects["bboxes"] == 0).all()
 
 
-def test_the_whole_image_is_left_as_it_is():
-    batch = Squares().read([0], [0], 3)
-    same = cropped(batch, Crop(0, 0, SIDE, SIDE))
-    assert torch.equal(same.frames, batch.frames)
-    assert torch.equal(same.masks, batch.masks)
-    torch.testing.assert_close(same.objects["bboxes"], batch.objects["bboxes"])
-
-
 def test_training_clips_are_cropped_as_their_number_says_and_others_are_not():
     clips = CutClips(Squares(), "train", 100, 2, seed=3, crop=0.5)
     together, apart = clips.clips([7, 2, 9]), [clips.clips([number]) for number in (7, 2, 9)]
@@ -84,10 +75,3 @@ def test_training_clips_are_cropped_as_their_number_says_and_others_are_not():
     )
     val = CutClips(Squares(), "val", 100, 2, crop=0.5).clips([0])
     assert torch.equal(val.masks, Squares().read([0], [0], 2).masks)
-
-
-@pytest.mark.parametrize("name", ["MOVi", "MOViLike", "DepthVideo"])
-def test_data_sets_with_depth_take_the_share(name):
-    needed = {"MOVi": {"path": "."}, "MOViLike": {}, "DepthVideo": {"path": ".", "unit": "metres"}}[name]
-    assert load("datasets", name)(**needed).crop == 1
-    assert load("datasets", name)(**needed, crop=0.75).crop == 0.75

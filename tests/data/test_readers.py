@@ -119,15 +119,6 @@ def test_evaluation_goes_through_each_video_and_a_limit_takes_the_same_clips_for
     assert reader.data(folder).max_eval_frames("val") == lengths.min()
 
 
-def test_clips_that_no_video_has_are_refused(reader: Reader, folder: Path) -> None:
-    message = r"clips of 999 frames are asked for, and the longest video of the val split has \d+: set num_frames or"
-    with pytest.raises(DataFilesError, match=message):
-        reader.data(folder, eval_frames=999).dataset("val")
-    for name in ("num_frames", "eval_frames"):
-        with pytest.raises(ValueError, match=f"{name} is 0; expected 1 or more"):
-            reader.data(folder, **{name: 0})
-
-
 def test_files_that_are_not_there_are_named_with_what_was_expected(reader: Reader, tmp_path: Path) -> None:
     with pytest.raises(DataFilesError, match=r"nowhere.*expected") as refused:
         reader.data(tmp_path / "nowhere").dataset("val")

@@ -71,15 +71,6 @@ def test_the_next_epoch_reads_on_and_begins_again_after_the_last_clip(limit):
     assert found == [[0, 1], [2, 3], [4, 0], [1, 2], [3, 4], [0, 1]]
 
 
-@pytest.mark.parametrize("limit", [None, 3, 1.0, 99])
-def test_whole_epochs_are_as_they_were(limit):
-    assert clips_read(limit_train_batches=limit) == whole_epoch(2) * 3
-
-
-def test_overfitting_asks_for_the_same_batches():
-    assert clips_read(overfit_batches=2) == [[0, 1], [2, 3]] * 3
-
-
 @pytest.mark.parametrize("validation", [{}, {"limit_val_batches": 1, "val_check_interval": 1}])
 @pytest.mark.parametrize("resumed_after", range(1, 6))
 def test_a_resumed_training_reads_what_it_would_have_read(resumed_after, validation, tmp_path):

@@ -6,14 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from slotbench.data.base import (
-    LoaderOptions,
-    SimulatedData,
-    Split,
-    check_counts,
-    join_clips,
-    padded,
-)
+from slotbench.data.base import LoaderOptions, SimulatedData, Split, check_counts, join_clips, padded
 from slotbench.data.cater.cater import Sampling, frame_numbers
 from slotbench.data.cater_like.scenes import SHAPES, Actions, Episode, EpisodeLaw, Moves, Shape, SnitchState, cells_of
 from slotbench.data.cater_like.views import (

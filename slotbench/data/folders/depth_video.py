@@ -45,12 +45,7 @@ class DepthVideo(VideoFolder):
     maps: ClassVar[Sequence[str]] = (MASKS, DEPTH, VALID)
 
     def __init__(
-        self,
-        path: str,
-        unit: DepthUnit | float,
-        invalid: float = 0.0,
-        crop: float = 1.0,
-        **options: Any,
+        self, path: str, unit: DepthUnit | float, invalid: float = 0.0, crop: float = 1.0, **options: Any
     ) -> None:
         super().__init__(path, **options)
         self.metres = _METRES[unit] if isinstance(unit, str) else float(unit)

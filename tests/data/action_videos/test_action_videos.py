@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotbench.data.action_videos.action_videos import ActionVideos, MemoryMaze
-from slotbench.data.action_videos.recordings import action_vectors, actions_of_frames
+from slotbench.data.action_videos.recordings import actions_of_frames
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoSpec
 
@@ -53,14 +53,6 @@ def test_frames_and_actions_are_those_of_the_files(tmp_path: Path) -> None:
     assert data.stored_videos("val")[0].origin(2) == str(tmp_path / "val" / "1" / "1.npz")
 
 
-def test_a_clip_in_the_middle_has_its_own_actions_to_the_last(tmp_path: Path) -> None:
-    dataset = data_of(write_npz(tmp_path), eval_frames=4).dataset("val")
-    batch = dataset.clips([1])
-    assert batch.objects["first_frame"].tolist() == [4]
-    np.testing.assert_array_equal(batch.require("actions")[0].argmax(-1), video_of(10)["actions"][5:9])
-    assert batch.require("actions").dtype == torch.float32
-
-
 def test_movies_are_told_by_what_lies_there_and_not_by_a_name(tmp_path: Path) -> None:
     data = data_of(write_movies(tmp_path / "dmlab"), resolution=32, num_actions=4)
     batch = whole(data)
@@ -69,19 +61,6 @@ def test_movies_are_told_by_what_lies_there_and_not_by_a_name(tmp_path: Path) ->
     # of the second file of folder 1 there is one entry more than frames: the last frame has an action too
     assert batch.actions[2].argmax(-1).tolist() == [1, 2, 3, 0, 1, 2, 3, 0, 1]
     assert batch.actions[:, -1].sum(-1).tolist() == [0, 0, 1]
-
-
-def test_longer_videos_are_read_as_far_as_asked_and_frames_resized(tmp_path: Path) -> None:
-    data = data_of(write_npz(tmp_path), video_frames=6, resolution=4)
-    batch = whole(data)
-    assert batch.frames.shape == (3, 6, 3, 4, 4)
-    assert batch.actions.sum(-1).all()  # frame 5 is not the last one of the file
-    torch.testing.assert_close(batch.frames.float().mean((2, 3, 4)), data_means(6), atol=1.0, rtol=0)
-
-
-def data_means(frames: int) -> torch.Tensor:
-    videos = [video_of(number)["video"][:frames] for number in (10, 12, 11)]
-    return torch.from_numpy(np.stack(videos)).float().mean((2, 3, 4))
 
 
 def test_without_a_folder_of_validation_the_last_videos_of_training_are_held_out(tmp_path: Path) -> None:
@@ -116,28 +95,3 @@ def test_a_trajectory_of_memory_maze_comes_with_the_state(tmp_path: Path) -> Non
     for name in ("agent_pos", "agent_dir", "targets_pos", "targets_vec", "target_color", "maze_layout"):
         np.testing.assert_array_equal(batch.objects[name][0], file[name][4:8].astype(np.float32), err_msg=name)
     assert "reward" not in batch.objects
-
-
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        (np.array([0, 4]), "has ids from 0 to 4; expected 0 to 3: set num_actions"),
-        (np.array([-1, 2]), "has ids from -1 to 2"),
-        (np.array([0.0, 1.0]), r"holds float64 values of shape \(2,\); expected whole numbers"),
-        (np.zeros((2, 5), np.uint8), "has vectors of 5; expected 4"),
-        (np.ones((2, 4), np.uint8), "not one-hot"),
-        (np.full((2, 4), 0.25), "not one-hot"),
-        (np.full((2, 4), np.nan), "not one-hot"),
-    ],
-)
-def test_actions_that_are_none_are_refused(values: np.ndarray, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        action_vectors(values, 4)
-
-
-def test_entries_are_counted_before_there_are_vectors_of_them() -> None:
-    endless = np.broadcast_to(np.int64(0), (1 << 40,))
-    with pytest.raises(ValueError, match="has 1099511627776 entries for 9 frames; expected 9 or 10"):
-        actions_of_frames(endless, 9, 4, 1)
-    with pytest.raises(ValueError, match="has 0 entries for 9 frames"):
-        actions_of_frames(np.array(3), 9, 4, 1)

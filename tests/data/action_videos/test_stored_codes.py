@@ -14,8 +14,6 @@ from code_tasks import quiet_trainer
 from slotbench.cli import run
 from slotbench.data.action_videos.action_videos import ActionVideos
 from slotbench.data.crops import Crop, cropped
-from slotbench.data.preparing import Coder
-from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoSpec
 from slotbench.registry import load
 from slotbench.tasks.codes.chosen_tokenizer import trained_tokenizer
@@ -77,9 +75,3 @@ def test_without_a_tokenizer_there_are_none(files: Path, tmp_path: Path) -> None
     data = ActionVideos(str(tmp_path), **LOOK)
     assert data.spec.input.codes is None
     assert data.dataset("val").clips([0]).codes is None
-
-
-def test_a_cache_of_other_codes_is_not_written_over(files: Path, cache: Path) -> None:
-    coder = Coder(lambda frames: torch.zeros(*frames.shape[:2], 2, 2, dtype=torch.int32), {"num_codes": 9})
-    with pytest.raises(DataFilesError, match="holds a cache of something else: codes is"):
-        ActionVideos(str(files), **LOOK).prepare(cache, lambda *told: None, jobs=1, coder=coder)

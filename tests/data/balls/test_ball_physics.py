@@ -1,7 +1,6 @@
 from unittest import mock
 
 import numpy as np
-import pytest
 from ball_reference import simulate_reference
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,12 +56,6 @@ def test_momentum_is_conserved_away_from_walls() -> None:
 def test_equal_masses_that_meet_head_on_swap_velocities() -> None:
     moved = simulate(two_balls([[3.0, 5.0], [6.0, 5.0]], [[0.4, 0.0], [-0.2, 0.0]], [2.0, 2.0]), 6, 1)
     np.testing.assert_allclose(moved.velocities[0, -1], [[-0.2, 0.0], [0.4, 0.0]], atol=1e-12)
-
-
-def test_a_light_ball_bounces_off_a_heavy_one_at_rest() -> None:
-    moved = simulate(two_balls([[3.0, 5.0], [6.0, 5.0]], [[0.4, 0.0], [0.0, 0.0]], [1.0, 3.0]), 6, 1)
-    # v (m1 - m2) / (m1 + m2) and 2 v m1 / (m1 + m2)
-    np.testing.assert_allclose(moved.velocities[0, -1, :, 0], [-0.2, 0.2], atol=1e-12)
 
 
 def test_balls_that_overlap_but_part_are_left_alone() -> None:
@@ -137,23 +130,3 @@ def test_discs_are_hard_and_measured_at_pixel_centres() -> None:
             x, y = (column + 0.5) / 2, (row + 0.5) / 2
             inside = [(x - bx) ** 2 + (y - by) ** 2 <= 1.5**2 for bx, by in balls.positions[0]]
             assert ids[row, column] == (1 if inside[0] else 2 if inside[1] else 0)
-
-
-def test_of_two_balls_on_a_pixel_the_first_is_seen() -> None:
-    balls = two_balls([[4.5, 5.0], [5.5, 5.0]], [[0.0, 0.0], [0.0, 0.0]], [1.0, 1.0])
-    ids = simulate(balls, 1, 40).ids[0, 0]
-    assert ids[20, 20] == 1  # (5.125, 5.125) lies in both
-    assert set(np.unique(ids)) == {0, 1, 2}
-
-
-def test_simulating_leaves_the_start_state_alone() -> None:
-    balls = draw(5)
-    before = balls.positions.copy(), balls.velocities.copy()
-    simulate(balls, 10, 4)
-    np.testing.assert_array_equal(balls.positions, before[0])
-    np.testing.assert_array_equal(balls.velocities, before[1])
-
-
-@pytest.mark.parametrize("num_balls", [6, 7])
-def test_as_many_balls_as_the_crowded_sets_have_find_room(num_balls: int) -> None:
-    assert draw(0, BallWorld(num_balls), clips=20).positions.shape == (20, num_balls, 2)

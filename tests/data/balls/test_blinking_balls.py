@@ -24,11 +24,6 @@ def context_classes(batch: VideoBatch, clip: int, patches_per_side: int) -> np.n
     return class_image(unpatchify(batch.frames[clip].permute(0, 2, 3, 1).numpy(), patches_per_side))
 
 
-def tensors(batch: VideoBatch) -> dict[str, Tensor]:
-    named = {name: value for name, value in vars(batch).items() if isinstance(value, Tensor)}
-    return named | batch.objects
-
-
 @pytest.mark.parametrize(
     ("num_frames", "patches_per_side", "length", "tokens"),
     [(6, 4, 80, 16), (6, 8, 320, 4), (6, 16, 1280, 1), (11, 4, 160, 16), (11, 8, 640, 4), (11, 16, 2560, 1)],
@@ -50,17 +45,6 @@ def test_sequences_have_the_lengths_of_the_paper(
     assert batch.objects["context"].shape == (2, num_frames - 1, 2)
     for rule in ("earliest", "most_frequent", "last"):
         assert batch.objects[rule].shape == (2, num_frames - 1, 4)
-
-
-def test_the_specification_says_what_the_samples_look_like() -> None:
-    data = BlinkingBalls(patches_per_side=8, resolution=32)
-    batch = episodes(data, 1)
-    spec = data.spec
-    assert batch.frames.shape[2:] == (spec.input.channels, spec.input.height, spec.input.width) == (3, 4, 4)
-    assert spec.input.patches_per_side == 8
-    assert (spec.target.channels, spec.target.height, spec.target.width) == (7, *batch.target.shape[2:])
-    assert spec.target.palette is not None
-    assert spec.target.palette[2] == (255, 0, 0)
 
 
 def test_each_context_frame_has_one_coloured_ball_and_the_log_says_which() -> None:

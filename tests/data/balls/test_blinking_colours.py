@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotbench.data.balls import blinking_colours
-from slotbench.data.balls.blinking_colours import PALETTE, WHITE, paint, rule_classes
+from slotbench.data.balls.blinking_colours import WHITE, paint, rule_classes
 
 RED, GREEN, BLUE = 2, 3, 4
 
@@ -53,14 +53,6 @@ def test_rules_agree_with_the_oracle_after_every_frame(context: list[tuple[int, 
             for ball in range(4):
                 history = [colour for drawn, colour in context[: frame + 1] if drawn == ball]
                 assert answers[frame, ball] == oracle(rule, history)
-
-
-def test_the_palette_is_seven_colours_of_full_or_no_brightness() -> None:
-    assert PALETTE.shape == (7, 3)
-    assert len({tuple(colour) for colour in PALETTE.tolist()}) == 7
-    assert set(np.unique(PALETTE)) == {0, 255}
-    assert PALETTE[0].tolist() == [0, 0, 0]
-    assert PALETTE[WHITE].tolist() == [255, 255, 255]
 
 
 def test_paint_colours_each_instance_and_looks_one_frame_ahead() -> None:

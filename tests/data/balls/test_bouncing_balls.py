@@ -5,16 +5,7 @@ import pytest
 import torch
 
 from slotbench.data.balls.bouncing_balls import BouncingBalls
-from slotbench.data.balls.physics import covered
 from slotbench.data.base import LoaderOptions
-
-
-def test_frames_are_white_where_a_ball_is_and_black_elsewhere() -> None:
-    batch = BouncingBalls().dataset("train").clips(range(8))
-    assert batch.frames.dtype == torch.uint8
-    assert set(batch.frames.unique().tolist()) == {0, 255}
-    assert torch.equal(batch.frames[:, :, 0] == 255, batch.masks > 0)
-    assert set(batch.masks.unique().tolist()) == {0, 1, 2, 3, 4}
 
 
 def test_masks_lie_where_the_log_says_the_balls_are() -> None:
@@ -61,18 +52,6 @@ def test_the_simulator_as_an_oracle_knows_what_collisions_do(follows: bool) -> N
     assert (data.oracle_predictions(unknown, 10, 20)["simulator"] != true).float().mean() > 0.02
 
 
-def test_a_balls_mass_can_be_seen_unless_one_asks_for_draws_of_their_own() -> None:
-    loader = LoaderOptions(val_size=32, val_batch_size=32)
-    seen = BouncingBalls(loader=loader).dataset("val").clips(range(32)).objects
-    assert torch.equal(seen["masses"], torch.where(seen["radii"] > 1.3, 6.0, 1.0))
-    alone = BouncingBalls(mass_follows_radius=False, loader=loader).dataset("val").clips(range(32)).objects
-    # the masses alone are drawn otherwise
-    assert not torch.equal(alone["masses"], seen["masses"])
-    assert torch.equal(alone["radii"], seen["radii"])
-    for name in ("positions", "velocities"):
-        assert torch.equal(alone[name][:, 0], seen[name][:, 0])
-
-
 def test_oracle_predictions_use_nothing_after_the_context():
     data = BouncingBalls(num_balls=2, eval_frames=9, resolution=16, loader=LoaderOptions(val_size=2, val_batch_size=2))
     batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
@@ -83,10 +62,3 @@ def test_oracle_predictions_use_nothing_after_the_context():
     batch.frames[:, 4:] = 0.5
     for name, frames in data.oracle_predictions(batch, 4, 5).items():
         assert torch.equal(frames, expected[name])
-
-
-def test_coverage_follows_the_simulators_rule():
-    data = BouncingBalls(num_balls=3, eval_frames=5, resolution=20, loader=LoaderOptions(val_size=4, val_batch_size=4))
-    batch = next(iter(data.val_dataloader()))
-    drawn = covered(batch.objects["positions"].double(), batch.objects["radii"].double(), 20)
-    assert (drawn != (batch.frames[:, :, 0] > 0)).float().mean() < 1e-3

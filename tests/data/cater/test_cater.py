@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from cater_files import FRAMES, write_cater, write_video
+from cater_files import FRAMES, write_cater
 
 from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.cater.cater import CATER
 from slotbench.data.cater.videos import cell_of, read_scene
-from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 from slotbench.metrics.label_scores import LabelScores
 
@@ -135,27 +133,6 @@ def test_cells_are_those_of_the_released_rule_on_every_edge() -> None:
     assert cell_of(np.array([2.9, 2.9]), 8) == 63
 
 
-def test_any_cone_is_a_baseline_where_the_scenes_know_sizes(folder: Path, tmp_path: Path) -> None:
-    def baseline(at: Path) -> dict[str, float]:
-        batch = clips(data_of(at, num_frames=12), "train", list(range(4)))
-        target = batch.require("target")[:, -1, 0, 0]
-        scores = LabelScores(36, cells=True)
-        scores.update(torch.nn.functional.one_hot(target, 36).float(), batch)
-        return {name: value for name, value in scores.close().items() if "any cone" in name and "top1" in name}
-
-    found = baseline(folder)
-    # the only cone stands over the snitch, or, where it was picked up, elsewhere
-    assert found["baseline/top1/covered_moved/any cone"] == 1.0
-    assert found["baseline/top1/free/any cone"] == 0.0
-    without = write_cater(tmp_path / "set")
-    for file in (without / "scenes").iterdir():
-        content = json.loads(file.read_text())
-        for item in content["objects"]:
-            del item["sized"]
-        file.write_text(json.dumps(content))
-    assert baseline(without) == {}
-
-
 @pytest.fixture(scope="module")
 def cache(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("cater_cache")
@@ -180,29 +157,3 @@ def test_a_cache_has_what_the_files_have(folder: Path, cache: Path, arguments: d
             assert torch.equal(value, prepared.objects[name]), (split, name)
     sent = pickle.loads(pickle.dumps(data_of(cache).dataset("test")))
     assert torch.equal(sent.clips([0]).frames, clips(data_of(folder), "test", [0]).frames)
-
-
-def test_a_cache_of_something_else_and_a_video_of_another_length_are_refused(
-    folder: Path, cache: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(
-        DataFilesError, match=r"prepared with resolution 8, and resolution is 16: set data.resolution to 8"
-    ):
-        data_of(cache, resolution=16).dataset("test")
-    with pytest.raises(DataFilesError, match="is a cache already"):
-        data_of(cache).prepare(tmp_path / "again", lambda what, done, total: None)
-    (lists := tmp_path / "lists" / "lists/localize").mkdir(parents=True)
-    (lists / "val.txt").write_text("CATER_new_000099.avi 3\n")
-    (tmp_path / "lists" / "videos").symlink_to(cache / "videos")
-    with pytest.raises(DataFilesError, match=r"cache .* has no video CATER_new_000099: prepare it anew"):
-        clips(data_of(tmp_path / "lists"), "test", [0])
-    other = write_cater(tmp_path / "set")
-    write_video(other / "videos/CATER_new_000003.avi", np.zeros((5, 24, 32, 3), np.uint8))
-    with pytest.raises(DataFilesError, match=r"000003.avi has 5 frames, and the first video of the lists 13"):
-        data_of(other).prepare(tmp_path / "out", lambda what, done, total: None, jobs=1)
-    bare = tmp_path / "bare"
-    data_of(folder, scenes=False).prepare(bare, lambda what, done, total: None, jobs=1)
-    with pytest.raises(
-        DataFilesError, match=r"was prepared without scenes: prepare another .* or set data.scenes to false"
-    ):
-        data_of(bare).dataset("test")

@@ -24,14 +24,3 @@ def test_frames_are_in_order_without_repetition_and_within_the_video(
     assert (np.diff(found) == 1).all() or sampling != "window"
     again = frame_numbers(sampling, np.random.default_rng(seed), length, count, training)
     np.testing.assert_array_equal(again, found)
-
-
-def test_random_frames_are_of_the_whole_video_each_as_often_as_any_other() -> None:
-    rng = np.random.default_rng(0)
-    drawn = np.concatenate([frame_numbers("random", rng, 20, 5, training=True) for _ in range(2000)])
-    counts = np.bincount(drawn, minlength=20)
-    assert len(counts) == 20
-    # 500 each, with a deviation of some 19
-    assert np.abs(counts - 500).max() < 80
-    # several of one segment of four, which "segments" never has
-    assert any(np.unique(frame_numbers("random", rng, 20, 5, training=False) // 4).size < 5 for _ in range(20))

@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotbench.data.base import LoaderOptions
 from slotbench.data.cater_like import law_kernel
 from slotbench.data.cater_like.cater_like import CATERLike
 from slotbench.data.cater_like.scenes import Episode, EpisodeLaw, Moves, SnitchState, cells_of
@@ -153,12 +152,6 @@ def test_in_max2_two_objects_move_at_a_time_at_most() -> None:
     assert busiest == 2
 
 
-def test_cells_count_along_x_then_y_and_the_upper_edge_is_in_the_last() -> None:
-    places = np.array([[-3.0, -3.0], [2.9, -2.9], [-2.9, 2.9], [-0.1, 0.1], [3.0, 3.0]])
-    assert cells_of(places, 6).tolist() == [0, 5, 30, 20, 35]
-    assert cells_of(places, 3).tolist() == [0, 2, 6, 4, 8]
-
-
 @settings(max_examples=8)
 @given(grid=st.sampled_from([3, 6]), split=st.sampled_from(["train", "val"]), frames=st.integers(1, 12))
 def test_labels_are_the_cells_of_the_snitch_and_the_last_that_of_the_videos_end(
@@ -179,23 +172,6 @@ def test_labels_are_the_cells_of_the_snitch_and_the_last_that_of_the_videos_end(
     if split == "val":
         np.testing.assert_array_equal(cells[:, -1], log["end_cells"][:, 0])
         np.testing.assert_array_equal(shown, np.tile(edges[1:] - 1, (2, 1)))
-
-
-def test_a_window_is_of_consecutive_frames_and_ends_with_the_video_in_evaluation() -> None:
-    data = small(observation="objects", sampling="window")
-    train, val = (clips(data, 6, split).objects["frame"].numpy() for split in ("train", "val"))
-    assert (np.diff(train) == 1).all()
-    assert len(set(train[:, 0])) > 2
-    assert (val == np.arange(108, 120)).all()
-
-
-def test_random_frames_are_of_the_whole_video_in_their_order() -> None:
-    data = small(observation="objects", sampling="random")
-    for split in ("train", "val"):
-        shown = clips(data, 6, split).objects["frame"].numpy()
-        assert (np.diff(shown) > 0).all()
-        assert len(np.unique(shown, axis=0)) == 6
-        np.testing.assert_array_equal(clips(data, 6, split).objects["frame"].numpy(), shown)
 
 
 def test_the_snitchs_states_are_those_of_masks_and_cones(seen: VideoBatch) -> None:
@@ -271,11 +247,3 @@ def test_a_moving_camera_goes_around_and_looks_from_far_enough() -> None:
     both = [clips(small(camera=camera, num_frames=2), 1) for camera in ("fixed", "moving")]
     assert not torch.equal(both[0].frames, both[1].frames)
     assert torch.equal(both[0].objects["end_cells"], both[1].objects["end_cells"])
-
-
-def test_cones_are_as_many_as_asked_for_and_the_snitch_comes_first() -> None:
-    data = small(observation="objects", num_cones=3, other_shapes=["cube"], loader=LoaderOptions(seed=3))
-    log = clips(data, 10).objects
-    assert ((log["shape_label"] == CONE).sum(1) == 3).all()
-    assert (log["shape_label"][:, 0] == SNITCH).all()
-    assert torch.equal((log["shape_label"] == 0).sum(1), log["num_objects"] - 4)

@@ -15,7 +15,7 @@ from slotbench.data.base import Split
 from slotbench.data.clevrer.clevrer import CLEVRER
 from slotbench.data.clevrer.videos import pseudo_masks, read_annotation
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import VideoBatch, View
+from slotbench.interfaces import VideoBatch
 from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
 
@@ -56,16 +56,6 @@ def test_splits_are_the_folders_of_the_release(folder: Path, tmp_path: Path) -> 
     )
 
 
-def test_any_frames_of_any_video_are_read(folder: Path) -> None:
-    data = data_of(folder, masks=False, stride=3)
-    batch = clips(data, "val", [4, 0])
-    assert batch.objects["first_frame"].tolist() == [96, 0]
-    brightness = batch.frames.float().mean((2, 3, 4))
-    expected = torch.tensor([[60.0 + 96 + 3 * step for step in range(8)], [60.0 + 3 * step for step in range(8)]])
-    torch.testing.assert_close(brightness, expected, atol=2.5, rtol=0)
-    assert batch.masks is None
-
-
 def test_the_video_whose_annotation_is_broken_is_left_out_and_one_of_another_length_refused(tmp_path: Path) -> None:
     folder = write_clevrer(tmp_path, {"validation": [10799, 10800, 10801]})
     source, _ = data_of(folder).stored_videos("val")
@@ -74,12 +64,6 @@ def test_the_video_whose_annotation_is_broken_is_left_out_and_one_of_another_len
     write_movie(folder / "videos/val/video_10000-11000/video_10801.mp4", frames=20)
     with pytest.raises(DataFilesError, match=r"video_10801.mp4 does not have 128 frames"):
         data_of(folder).dataset("val").source.clip(1, range(2))
-
-
-def test_clips_say_what_they_show_of_the_frames(folder: Path) -> None:
-    cut, stretched = (data_of(folder, resolution=16, fit=fit).dataset("val").view(0) for fit in ("crop", "stretch"))
-    assert cut == View((32, 48), (0, 8, 32, 32))
-    assert stretched == View((32, 48), (0, 0, 32, 48))
 
 
 def test_masks_are_the_detections_under_the_ids_of_the_annotation(folder: Path) -> None:

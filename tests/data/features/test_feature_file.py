@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from feature_files import FRAMES, GRID, SIDE, VIDEOS, WIDTH, write_feature_file
+from feature_files import FRAMES, GRID, VIDEOS, WIDTH, write_feature_file
 
 from slotbench.data.base import LoaderOptions
 from slotbench.data.features import FeatureFile, StoredFeatures, write_features
@@ -28,11 +28,6 @@ def expected_features(video, frame):
     """What `write_feature_file` writes, as "channels rows cols"."""
     cells = torch.arange(GRID[0] * GRID[1]).view(GRID)
     return 100 * video + 20 * frame + cells + torch.arange(WIDTH)[:, None, None] / 8
-
-
-def test_sizes_are_those_of_the_files(folder):
-    frame = VideoSpec(3, SIDE, SIDE)
-    assert FeatureFile(str(folder)).spec == DataSpec(frame, frame, VideoSpec(WIDTH, *GRID))
 
 
 @pytest.mark.parametrize("class_token", [False, True])
@@ -63,12 +58,6 @@ def test_frames_of_videos_are_independent_images(folder):
     assert len(seen) > VIDEOS
     everything = data.dataset("val")
     assert len(everything) == VIDEOS * FRAMES
-
-
-def test_videos_of_many_objects_are_passed_over(folder):
-    data = FeatureFile(str(folder), max_objects=4, loader=LoaderOptions(train_size=8))
-    assert set(data.dataset("train").videos.tolist()) == {0, 1}
-    assert {place[0] for place in data.dataset("val").places.tolist()} == {0, 1}
 
 
 def test_what_is_optional_may_be_absent(tmp_path):

@@ -68,13 +68,6 @@ def test_crops_of_training_clips_keep_depth_that_was_there(tmp_path: Path) -> No
     assert torch.equal(cut["depth_valid"], cut["depth"] > 0)
 
 
-@pytest.mark.parametrize(("unit", "metres"), [("metres", 1.0), ("centimetres", 0.01), (0.5, 0.5)])
-def test_the_unit_is_the_users(unit: Any, metres: float, tmp_path: Path) -> None:
-    write_depth(write_video(tmp_path) / "depth", "npy", depth_map())
-    found = clips(tmp_path, unit=unit).objects["depth"][0, 0, 0, 0]
-    assert float(found) == pytest.approx(metres * 1002)
-
-
 @pytest.mark.parametrize("kind", ["npy", "png"])
 def test_sparse_depth_has_a_mask_a_number_for_none_and_nothing_that_is_no_distance(kind: str, tmp_path: Path) -> None:
     values = depth_map().astype(np.float32)
@@ -103,21 +96,6 @@ def test_sparse_depth_is_not_lost_in_a_smaller_image_and_nothing_arises_between_
     np.testing.assert_array_equal(kept[0], small[0] > 0)
     large, _ = resize_depth(small, kept, 6)
     np.testing.assert_array_equal(large[0], small[0].repeat(2, 0).repeat(2, 1))
-
-
-def test_smaller_images_have_the_smallest_depth_under_each_pixel_at_any_size() -> None:
-    rng = np.random.default_rng(0)
-    for size, side in ((7, 3), (8, 8), (9, 4), (5, 1)):
-        depth, valid = rng.uniform(1, 9, (2, size, size)).astype(np.float32), rng.random((2, size, size)) < 0.4
-        found, kept = resize_depth(depth, valid, side)
-        edges = [place * size // side for place in range(side)] + [size]
-        for row in range(side):
-            for column in range(side):
-                cell = (slice(None), slice(edges[row], edges[row + 1]), slice(edges[column], edges[column + 1]))
-                for frame in range(2):
-                    there = depth[cell][frame][valid[cell][frame]]
-                    assert kept[frame, row, column] == bool(len(there))
-                    assert found[frame, row, column] == (there.min() if len(there) else 0)
 
 
 def test_masks_of_objects_come_too_and_splits_are_folders(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from slotbench.data.base import Split
 from slotbench.data.folders.video_folder import VideoFolder
-from slotbench.errors import DataFilesError, FileError
+from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 
 GREYS = range(10, 250, 8)
@@ -62,12 +62,6 @@ def test_a_folder_of_everything_is_read_in_the_order_of_names(tmp_path: Path) ->
         assert (batch.frames[clip, :, 0, 4, 4] - expected).abs().max() <= 2
 
 
-@pytest.mark.parametrize("name", ["a.npz", "a.gif", "frames"])
-def test_one_video_can_be_named_itself(name: str, tmp_path: Path) -> None:
-    write(tmp_path / name, video())
-    assert clips(tmp_path / name, eval_frames=None).frames.shape[1] == 30
-
-
 def test_folders_of_the_splits_names_are_the_splits(tmp_path: Path) -> None:
     for split, count in (("train", 3), ("test", 1)):
         for number in range(count):
@@ -77,43 +71,6 @@ def test_folders_of_the_splits_names_are_the_splits(tmp_path: Path) -> None:
     assert len(VideoFolder(str(tmp_path)).dataset("test")) == 1  # type: ignore[arg-type]
     with pytest.raises(DataFilesError, match=r"there is no video in .*val; expected"):
         VideoFolder(str(tmp_path)).dataset("val")
-
-
-def test_videos_that_are_too_short_are_passed_over(tmp_path: Path) -> None:
-    write(tmp_path / "long.npz", video())
-    write(tmp_path / "short.npz", video()[:5])
-    assert set(clips(tmp_path, "train", (0, 1, 2), num_frames=6).objects["video"].tolist()) == {0}
-    with pytest.raises(DataFilesError, match=r"clips of 31 frames are asked for, and the longest video .* has 30"):
-        clips(tmp_path, eval_frames=31)
-    with pytest.raises(DataFilesError, match=r"have 5 to 30 frames, .*set eval_frames"):
-        clips(tmp_path, eval_frames=None)
-
-
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataFilesError, match=r"there is nothing at .*nowhere; expected a folder of videos"):
-        clips(tmp_path / "nowhere")
-    with pytest.raises(DataFilesError, match="there is no video in"):
-        clips(tmp_path)
-    for name, content, message in [
-        ("a.gif", b"GIF89a", "cannot be read as an image"),
-        ("a.npz", b"PK", "is no npz file"),
-    ]:
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(FileError, match=message):
-            clips(tmp_path / name)
-    np.save(tmp_path / "floats.npy", np.zeros((2, 3, 4)))
-    with pytest.raises(DataFilesError, match=r"holds float64 values of shape \(2, 3, 4\); expected a video, uint8"):
-        clips(tmp_path / "floats.npy")
-    with pytest.raises(ValueError, match="stride is 0; expected 1 or more"):
-        VideoFolder(str(tmp_path), stride=0)
-
-
-def test_clips_are_called_after_their_file_and_first_frame(tmp_path: Path) -> None:
-    for name in ("b walk.npz", "a.gif"):
-        write(tmp_path / name, video())
-    dataset = VideoFolder(str(tmp_path), resolution=8, eval_frames=5, stride=2).dataset("test")
-    called = [dataset.clip_name(index) for index in range(len(dataset))]  # type: ignore[attr-defined,arg-type]
-    assert called == [f"{name}_frame{first:05d}" for name in ("a", "b walk") for first in (0, 10, 20)]
 
 
 @pytest.mark.parametrize("split", ["val", "test"])

@@ -20,12 +20,6 @@ def test_what_pycocotools_has_written_is_read(text: str, height: int, width: int
     np.testing.assert_array_equal(decode_coco_runs(text, height, width), expected)
 
 
-def test_two_discs_that_pycocotools_has_written_are_read() -> None:
-    y, x = np.mgrid[:20, :30]
-    expected = ((y - 8.0) ** 2 * 1.3 + (x - 18.0) ** 2 < 25) | ((abs(y - 16) < 2) & (abs(x - 3) < 2.4))
-    np.testing.assert_array_equal(decode_coco_runs("S13a00000000g42VK2N2O00000001N2NW4", 20, 30), expected)
-
-
 @given(st.integers(1, 40), st.integers(1, 40), st.randoms(use_true_random=False), st.floats(0, 1))
 def test_any_mask_comes_back(height: int, width: int, random, share: float) -> None:
     mask = np.array([random.random() < share for _ in range(height * width)]).reshape(height, width)

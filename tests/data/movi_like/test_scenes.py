@@ -9,15 +9,6 @@ import numpy as np
 from slotbench.data.movi_like.scenes import COLORS, SceneLaw
 
 
-def test_levels_differ_in_what_they_are_about() -> None:
-    plain, textured = (SceneLaw(level).draw(np.random.default_rng(0)) for level in ("a", "tex"))  # type: ignore[arg-type]
-    assert (plain.textures[:, 0] == 0).all()
-    np.testing.assert_array_equal(plain.colors[:, 0], plain.colors[:, 1])
-    assert (textured.textures[:, 0] > 0).all()
-    np.testing.assert_array_equal(plain.positions, textured.positions)
-    np.testing.assert_array_equal(plain.color_labels, textured.color_labels)
-
-
 def test_the_hard_level_has_one_palette_a_camera_that_moves_and_a_low_lamp() -> None:
     scenes = [SceneLaw("hard").draw(np.random.default_rng(seed)) for seed in range(20)]
     moving = [SceneLaw("cam").draw(np.random.default_rng(seed)) for seed in range(20)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -12,8 +11,7 @@ from torch import Tensor
 
 from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.multi_camera_like.multi_camera_like import MultiCameraLike
-from slotbench.data.multi_camera_like.scenes import COLORS, LEVELS, Level, draw_scene, static_world
-from slotbench.errors import DataFilesError
+from slotbench.data.multi_camera_like.scenes import COLORS, LEVELS, Level, draw_scene
 from slotbench.interfaces import VideoBatch
 
 pytest.importorskip("mujoco")
@@ -179,17 +177,6 @@ def test_cameras_that_nobody_recorded_get_rays_and_the_empty_scene(level: Level)
         torch.testing.assert_close(again.require("rays")[0], batch.require("rays")[0], atol=1e-5, rtol=0)
 
 
-def test_prepared_videos_are_read_from_their_folder(tmp_path: Path) -> None:
-    small().prepare(tmp_path, lambda *_: None)
-    for split in ("train", "val", "test"):
-        one, other = clips(small(path=str(tmp_path)), split, [0, 1]), clips(small(), split, [0, 1])
-        assert torch.equal(one.frames, other.frames)
-        assert torch.equal(held(one).objects["depth"], held(other).objects["depth"])
-    with pytest.raises(DataFilesError, match="was prepared with video_frames 5, and video_frames is 4"):
-        small(path=str(tmp_path), video_frames=4).dataset("val")
-    assert small().version != small(scene_seed=1).version
-
-
 @levels
 def test_scenes_have_the_objects_and_the_32_colours_of_their_level(level: Level) -> None:
     fewest, most = LEVELS[level].num_objects
@@ -251,16 +238,3 @@ def test_objects_and_ego_start_in_one_room_and_nothing_leaves_the_world() -> Non
         assert len({tuple(row) for row in (started > 0).tolist()}) == 1
     shapes = set(batch.objects["shape_label"][present].tolist())
     assert 3 in shapes
-
-
-def test_the_four_rooms_have_props_of_their_own_that_belong_to_the_background() -> None:
-    still = static_world("ego")
-    rooms = {}
-    for shape, centre, sides in zip(still.shapes, still.positions, still.half_sides, strict=True):
-        if sides.max() < 1:
-            rooms.setdefault((centre[0] > 0, centre[1] > 0), []).append(int(shape))
-    assert len(rooms) == 4
-    assert len({tuple(shapes) for shapes in rooms.values()}) == 4
-    data = small(level="ego")
-    scene = data.empty_scene(clips(data, "val", [0, 1]))
-    assert len(torch.unique((scene * 255).round().movedim(3, -1).reshape(-1, 3), dim=0)) > 20

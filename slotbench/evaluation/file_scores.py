@@ -61,14 +61,7 @@ def score_files(
     with_baselines: bool = False,
     say: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[FileScores]:
-    """Scores every clip under each set of rules; a clip is read once, and forgotten.
-
-    Args:
-        pairs: masks and truth of each clip, by name.
-        rules: one evaluation is returned for each.
-        with_baselines: score baselines as well.
-        say: called with the clips that are done, and all.
-    """
+    """Scores every clip, masks and truth by name, under each set of rules; a clip is read once, and forgotten."""
     found = [FileScores(one) for one in rules]
     for number, (name, (masks, truth)) in enumerate(pairs.items()):
         predicted, true = read_clip(masks), read_clip(truth)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Integer
@@ -218,14 +218,10 @@ def _in_frame_of_rays(objects: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _joined(parts: list[Clips]) -> Clips:
-    def cat(tensors: list[Tensor | None]) -> Tensor | None:
-        return None if tensors[0] is None else torch.cat([tensor for tensor in tensors if tensor is not None])
+    def cat(name: str) -> Tensor | None:
+        values = [getattr(part, name) for part in parts]
+        return None if values[0] is None else torch.cat(values)
 
-    return Clips(
-        slots=torch.cat([part.slots for part in parts]),
-        tables=cat([part.tables for part in parts]),
-        visible=torch.cat([part.visible for part in parts]),
-        shapes=cat([part.shapes for part in parts]),
-        labels={name: torch.cat([part.labels[name] for part in parts]) for name in parts[0].labels},
-        fingerprints=[fingerprint for part in parts for fingerprint in part.fingerprints],
-    )
+    tensors: dict[str, Any] = {name: cat(name) for name in ("slots", "tables", "visible", "shapes")}
+    labels = {name: torch.cat([part.labels[name] for part in parts]) for name in parts[0].labels}
+    return Clips(**tensors, labels=labels, fingerprints=[clip for part in parts for clip in part.fingerprints])

@@ -54,11 +54,7 @@ def choose_factors(
 ) -> list[Factor]:
     """The factors of a data set: the known ones among the entries of its `objects`, and those that are asked for."""
     names = list(names)
-    asked: dict[str, Kind] = dict.fromkeys(categorical, "categorical")
-    for name in continuous:
-        if name in asked:
-            raise ProbeError(f"{name} is given as categorical and as continuous; it can be only one of them")
-        asked[name] = "continuous"
+    asked: dict[str, Kind] = {**dict.fromkeys(categorical, "categorical"), **dict.fromkeys(continuous, "continuous")}
     for name in asked:
         if name not in names:
             raise ProbeError(f"the data has no {name} of its objects; it has {', '.join(sorted(names)) or 'nothing'}")

@@ -1,4 +1,4 @@
-"""Heads on frozen slots, by scikit-learn, their scores, and baselines that need no slot."""
+"""Heads on frozen slots, by scikit-learn, and their scores."""
 
 from __future__ import annotations
 
@@ -22,15 +22,7 @@ from torch import Tensor
 
 from slotbench.evaluation.probe_factors import Kind
 
-__all__ = [
-    "Head",
-    "accuracy",
-    "coefficient_of_determination",
-    "fit_linear",
-    "fit_mlp",
-    "mean_baseline",
-    "prior_baseline",
-]
+__all__ = ["Head", "accuracy", "coefficient_of_determination", "fit_linear", "fit_mlp"]
 
 Head = Callable[[Float[Tensor, "rows dim"]], Tensor]
 """Reads something off slots: numbers "rows targets", or class numbers " rows"."""
@@ -79,16 +71,7 @@ def fit_mlp(
     """One hidden layer of 256, Adam on the rows of most clips, stopped when the loss on those of the others is least.
 
     Whole clips are held out, because the frames of one clip resemble each other; scikit-learn's own early stopping
-    would hold out rows.
-
-    Args:
-        x: slots.
-        y: numbers to regress, or classes.
-        clips: the clip that each row is from.
-        kind: which of both.
-        seed: of weights, clips held out and order.
-        max_epochs: passes over the rows at most.
-        patience: passes without a lower loss on the `held_out` share of the clips, after which it stops.
+    would hold out rows. It stops after `patience` epochs without a lower loss on the `held_out` share of the clips.
     """
     random = np.random.RandomState(seed)
     names = np.unique(clips.numpy())
@@ -156,13 +139,3 @@ def coefficient_of_determination(
     if not varies.any():
         return math.nan
     return float((1 - (true - predicted).square().sum(0)[varies] / total[varies]).mean())
-
-
-def prior_baseline(fitted: Integer[Tensor, " fitted"], true: Integer[Tensor, " rows"]) -> float:
-    """Accuracy on `true` of always naming the class that is most frequent among `fitted`."""
-    return accuracy(fitted.mode().values.expand(len(true)), true)
-
-
-def mean_baseline(fitted: Float[Tensor, "fitted coordinates"], true: Float[Tensor, "rows coordinates"]) -> float:
-    """R^2 on `true` of always naming the mean of `fitted`: 0, or a little less where the two sets differ."""
-    return coefficient_of_determination(fitted.double().mean(0).expand_as(true), true)

@@ -15,29 +15,11 @@ from slotbench.data.posed_data import PosedData
 from slotbench.evaluation.batches import batches_of
 from slotbench.evaluation.probe_clips import Clips, MaskSource, collect
 from slotbench.evaluation.probe_factors import POSITIONS, Factor, ProbeError, choose_factors
-from slotbench.evaluation.probe_heads import (
-    Head,
-    accuracy,
-    coefficient_of_determination,
-    fit_linear,
-    fit_mlp,
-    mean_baseline,
-    prior_baseline,
-)
+from slotbench.evaluation.probe_heads import Head, accuracy, coefficient_of_determination, fit_linear, fit_mlp
 from slotbench.evaluation.slot_matching import MatchScope, match_by_masks, match_by_position, match_with_probe
 from slotbench.metrics.segmentation import pairwise_iou
 
-__all__ = [
-    "ClipChoice",
-    "FactorScore",
-    "HeadName",
-    "MatchName",
-    "ProbeReport",
-    "ProbeSettings",
-    "as_record",
-    "probe",
-    "probe_task",
-]
+__all__ = ["ClipChoice", "FactorScore", "HeadName", "ProbeReport", "ProbeSettings", "as_record", "probe", "probe_task"]
 
 MatchName = Literal["masks", "position"]
 HeadName = Literal["linear", "mlp"]
@@ -97,13 +79,8 @@ class ClipChoice:
 class FactorScore:
     """What the heads read of one factor on clips that they were not fitted to.
 
-    Attributes:
-        factor: which.
-        metric: "accuracy" or "r2".
-        fitted: rows (visible objects with a slot, in every frame) that the heads were fitted to.
-        scored: rows that they are scored on.
-        heads: score of each head.
-        baselines: score of each way to answer that knows nothing of the slot's content.
+    Fitted and scored are counts of rows: visible objects with a slot, in every frame. Baselines answer without the
+    slot's content.
     """
 
     factor: Factor
@@ -116,13 +93,7 @@ class FactorScore:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """All factors, how well slots and objects were matched on both sets, and the factors that say nothing.
-
-    Attributes:
-        scores: one per factor, in the order of the factors.
-        matching: of the "fit" and the "test" clips: counts, and how good the match is.
-        left_out: name of a factor -> why it was not probed.
-    """
+    """Scores of the factors, how well slots and objects match on both sets, and why other factors have no score."""
 
     scores: list[FactorScore]
     matching: dict[str, dict[str, Any]]
@@ -186,14 +157,9 @@ def probe_task(
     settings: ProbeSettings,
     say: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> ProbeReport:
-    """Collects the clips and probes them.
+    """Collects clips of a `SlotDataModule` and probes them; its `num_frames` and `num_shown` become those to score.
 
-    Args:
-        task: trained, on the device where it is to compute.
-        data: a `SlotDataModule`; its `num_frames` and `num_shown` are changed where they are to be the same.
-        choice: of the clips.
-        settings: how.
-        say: called with the step, the number done, and of all (0 where it is unknown).
+    `say` is called with the step, the number done, and of all (0 where it is unknown).
     """
     device = next((weight.device for weight in task.parameters()), torch.device("cpu"))
 
@@ -282,12 +248,14 @@ def _score(factor: Factor, rows: list[_Rows], others: list[_Rows] | None, settin
             return "has no class in the clips to score on"
     fit, test = rows
     y, true = fit.labels[name], test.labels[name]
-    if factor.kind == "continuous" and math.isnan(mean_baseline(y, true)):
+    # the most frequent class among those fitted to, or their mean
+    guess = y.mode().values if factor.kind == "categorical" else y.double().mean(0)
+    guessed = _value(factor, guess.expand_as(true), true)
+    if factor.kind == "continuous" and math.isnan(guessed):
         return "does not vary"
-    heads: dict[str, float] = {}
-    for head in settings.heads:
-        heads[head] = _value(factor, _fitted(factor, head, fit.slots, fit, settings.seed)(test.slots), true)
-    baselines = {"prior": prior_baseline(y, true)} if factor.kind == "categorical" else {"mean": mean_baseline(y, true)}
+    fitted = {head: _fitted(factor, head, fit.slots, fit, settings.seed) for head in settings.heads}
+    heads: dict[str, float] = {name: _value(factor, head(test.slots), true) for name, head in fitted.items()}
+    baselines = {"prior" if factor.kind == "categorical" else "mean": guessed}
     if fit.shapes is not None and test.shapes is not None:
         by_shape = _fitted(factor, "linear", fit.shapes, fit, settings.seed)
         baselines["mask"] = _value(factor, by_shape(test.shapes), true)

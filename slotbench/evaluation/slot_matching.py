@@ -74,15 +74,8 @@ def match_by_position(
     """Maps and a linear probe of position that fit each other, the best of some random starts.
 
     From random maps on, a probe is fitted to the slots that objects have, and each clip gets the map under which the
-    probe errs least, until no map changes. The error never rises, so this ends; where, depends on the start.
-
-    Args:
-        slots: frozen slots.
-        positions: where the objects are.
-        visible: false where an object counts nowhere.
-        scope: "video", one map for all frames of a clip, or "frame".
-        restarts: random starts.
-        seed: of them.
+    probe errs least, until no map changes. The error never rises, so this ends; where, depends on the start. Objects
+    count where they are visible.
     """
     steps = slots.shape[1]
     if scope == "frame":

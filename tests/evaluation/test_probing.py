@@ -9,7 +9,7 @@ import torch
 from made_up_clips import World
 
 from slotbench.evaluation.probe_clips import Clips
-from slotbench.evaluation.probe_factors import Factor, ProbeError, choose_factors
+from slotbench.evaluation.probe_factors import choose_factors
 from slotbench.evaluation.probing import ProbeReport, ProbeSettings, probe
 
 LINEAR = ProbeSettings(heads=("linear",))
@@ -38,23 +38,6 @@ def test_labels_in_slots_of_any_order_are_recovered(settings: ProbeSettings, sco
     assert found["positions"] > 0.99
     assert found["color"] > 0.99
     assert found["shape_label"] > 0.99
-
-
-def test_the_mlp_reads_what_the_linear_head_cannot() -> None:
-    # the parity of two numbers of the slot
-    labelled = [
-        replace(clips, labels={"shape_label": parity(clips)})
-        for clips, _ in (World(clips=200).clips_of(0), World(clips=200).clips_of(1))
-    ]
-    (score,) = report_of(*labelled, replace(LINEAR, heads=("linear", "mlp"))).scores
-    assert score.heads["linear"] < 0.65
-    assert score.heads["mlp"] > 0.8
-
-
-def parity(clips: Clips) -> torch.Tensor:
-    """Whether two attributes are both large or both small, "clips time objects 1"."""
-    high = clips.labels["positions"] > 0.5
-    return (high[..., :1] ^ high[..., 1:]).long()
 
 
 def test_matching_by_position_makes_up_a_score_of_its_own_and_the_baseline_shows_it() -> None:
@@ -126,26 +109,3 @@ def test_a_class_that_was_never_fitted_is_wrong_and_one_without_number_is_no_row
     score = next(score for score in report_of(fit, test).scores if score.factor.name == "shape_label")
     assert score.scored == 50 * 4 * 3
     assert score.heads["linear"] == pytest.approx(20 / 50, abs=0.01)
-
-
-def test_nothing_to_probe_is_an_error() -> None:
-    (fit, _), (test, _) = World().clips_of(0), World().clips_of(1)
-    for clips in (fit, test):
-        clips.visible[:] = False
-        clips.tables[:, :, 1:] = 0
-    with pytest.raises(ProbeError, match="none of the clips to fit to has a visible object with a slot"):
-        report_of(fit, test)
-    (fit, _), (test, _) = World().clips_of(0), World().clips_of(1)
-    for clips in (fit, test):
-        clips.labels["shape_label"][:] = 0
-    with pytest.raises(ProbeError, match="nothing to probe: shape_label has a single class"):
-        probe(fit, test, [Factor("shape_label", "categorical")], LINEAR)
-
-
-def test_matching_needs_what_it_matches_by() -> None:
-    (fit, _), (test, _) = World().clips_of(0), World().clips_of(1)
-    with pytest.raises(ProbeError, match="collected without masks"):
-        report_of(replace(fit, tables=None), test)
-    fit.labels.pop("positions")
-    with pytest.raises(ProbeError, match="none of image_positions and positions"):
-        report_of(fit, test, BY_POSITION)

@@ -73,16 +73,6 @@ def test_an_object_that_is_not_to_be_seen_has_no_slot() -> None:
     assert match_by_masks(tables, "frame")[0].tolist() == [[-1, 0], [-1, -1]]
 
 
-@pytest.mark.parametrize("scope", ["video", "frame"])
-def test_the_order_of_the_slots_is_found_from_positions_alone(scope: str) -> None:
-    clips, order = World(clips=80).clips_of(0)
-    found = match_by_position(clips.slots, clips.labels["positions"], clips.visible, scope)
-    assert found.maps.shape == clips.visible.shape
-    right = (found.maps == order[:, None]).double().mean()
-    assert right > 0.99
-    assert min(found.errors) < 1e-3
-
-
 def test_of_the_restarts_the_one_with_the_lowest_error_is_kept() -> None:
     clips, _ = World(clips=6, frames=2, noise=1.0).clips_of(0)
     where, visible = clips.labels["positions"], clips.visible

@@ -118,13 +118,6 @@ def test_right_places_without_colours_score_only_the_places(batch):
     assert 0.05 < scores["ball_accuracy"] < 0.25  # the balls that are truly white, 0.13 by enumeration
 
 
-def test_painting_the_last_colour_scores_what_the_baseline_says(batch):
-    scores = scores_of(painted(batch, "last"), batch)
-    assert scores["colour_accuracy"] == pytest.approx(scores["baseline/colour_accuracy/last colour seen"])
-    assert scores["colour_accuracy_not_last"] == 0
-    assert scores["baseline/colour_accuracy_not_last/last colour seen"] == 0
-
-
 @pytest.mark.parametrize(("rule", "other"), [("earliest", "most_frequent"), ("most_frequent", "earliest")])
 def test_memory_with_the_wrong_rule_has_nothing_right_where_the_rules_disagree(rule, other):
     batch = clips(rule)
@@ -156,11 +149,3 @@ def test_the_baseline_of_ball_iou_is_the_score_of_the_last_context_frame(batch):
     scores = scores_of(batch.target.long(), batch)
     copied = torch.cat([batch.target[:, :1], (batch.masks[:, 1:] > 0).to(batch.target.dtype)], dim=1).long()
     assert scores_of(copied, batch)["ball_iou"] == pytest.approx(scores["baseline/ball_iou/copy the last mask"])
-
-
-def test_reset_forgets(batch):
-    scores = BallScores(7)
-    scores.update(torch.zeros_like(batch.target).long(), batch)
-    scores.reset()
-    scores.update(batch.target.long(), batch)
-    assert scores.compute()["ball_iou"] == 1

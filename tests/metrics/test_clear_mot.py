@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from slotbench.data.sprites.moving_sprites import MovingSprites
-from slotbench.metrics.colour_tracker import plain_colours, simple_trackers
+from slotbench.metrics.colour_tracker import simple_trackers
 from slotbench.metrics.objects.clear_mot import ClearMOT, track_labels
 from slotbench.metrics.tracking import TrackingRule, track
 
@@ -24,23 +24,6 @@ def scores(predicted: Tensor, true: Tensor, rule: TrackingRule | None = None) ->
     metric = ClearMOT(rule)
     metric.update(predicted, true)
     return {name: value.item() for name, value in metric.compute().items()}
-
-
-def test_the_truth_has_no_error() -> None:
-    found = scores(true_ids() * 7, true_ids())
-    assert found == {"mota": 1, "motp": 1, "misses": 0, "false_positives": 0, "switches": 0}
-
-
-def test_errors_are_counted_per_object() -> None:
-    predicted = true_ids() * 3
-    predicted[0, 1][predicted[0, 1] == 3] = 5  # a switch, and back
-    predicted[0, 0][predicted[0, 0] == 6] = 0  # a miss
-    predicted[0, 2, 5:8, 4:] = 9  # nothing is there any more
-    found = scores(predicted, true_ids(), TrackingRule(background_iou=None))
-    assert found["switches"] == pytest.approx(2 / 5)
-    assert found["misses"] == pytest.approx(1 / 5)
-    assert found["false_positives"] == pytest.approx(1 / 5)
-    assert found["mota"] == pytest.approx(1 / 5)
 
 
 def test_what_is_labelled_as_no_track_is_no_false_positive() -> None:
@@ -104,11 +87,6 @@ def test_labels_are_the_largest_slot_where_it_is_bright() -> None:
     frames = torch.tensor([[0.1, 0.5], [0.2, 0.1]])[:, None]
     assert track_labels(masks).tolist() == [[1, 2]]
     assert track_labels(masks, frames).tolist() == [[0, 2]]
-
-
-def test_plain_colours_are_their_channels() -> None:
-    image = torch.tensor([[0.0, 0.9, 0.0, 1.0], [0.0, 0.1, 0.6, 1.0], [0.2, 0.2, 0.3, 0.8]])[:, None]
-    assert plain_colours(image).tolist() == [[0, 4, 2, 7]]
 
 
 def test_patches_are_found_on_black_even_where_most_is_bright() -> None:

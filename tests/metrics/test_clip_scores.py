@@ -110,17 +110,6 @@ def test_objects_are_tracked_in_each_camera_by_itself():
     assert track(frame_tables(turned, true)[0].flatten(0, 1).numpy()).switches > 0
 
 
-def test_a_camera_alone_has_the_scores_of_a_clip_without_an_axis_of_views():
-    true, predicted = labels(0), labels(1, ids=3)
-    plain = score_clips(frame_tables(predicted, true)[:, :, 0], np.arange(4), Rules())
-    for one, other in zip(plain, score_clips(frame_tables(predicted, true), np.arange(4), Rules()), strict=True):
-        assert one.tracking == other.tracking
-        assert one.values.items() <= other.values.items()
-        for name, value in one.values.items():
-            for scope, same in (("/scene", "/video"), ("/step", "/frame")):
-                assert other.values[name.replace(same, scope)] == value
-
-
 # --- means over clips
 
 

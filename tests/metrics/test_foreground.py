@@ -70,13 +70,9 @@ def test_utilisation_is_that_of_finite_differences_and_zero_for_a_cell_that_is_o
     assert not slots.requires_grad
 
 
-def test_utilisation_of_nothing_is_zero_and_works_without_gradients() -> None:
-    with torch.no_grad():
-        assert cell_utilisation(lambda slots: slots * 0, torch.ones(1, 1, 2, 3)).tolist() == [[[0.0, 0.0]]]
-
-
-def test_utilisation_is_there_in_inference_mode_too() -> None:
+def test_utilisation_is_there_in_inference_mode_too_and_zero_for_nothing() -> None:
     slots = torch.randn(1, 1, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     with torch.inference_mode():
+        assert cell_utilisation(lambda slots: slots * 0, torch.ones(1, 1, 2, 3)).tolist() == [[[0.0, 0.0]]]
         found = cell_utilisation(painter, slots * 1)
     assert torch.allclose(found, cell_utilisation(painter, slots))

@@ -38,12 +38,6 @@ def test_psnr_and_ssim_agree_with_scikit_image(batch, time, channels, height, wi
         assert ssim[index].item() == pytest.approx(expected, abs=1e-9)
 
 
-def test_ssim_in_single_precision_is_close_to_double():
-    predicted, true = noisy_pair((2, 1, 32, 32))
-    single = frame_ssim(predicted.float(), true.float())
-    torch.testing.assert_close(single.double(), frame_ssim(predicted, true), rtol=0, atol=1e-5)
-
-
 def test_a_known_error_gives_the_known_decibels():
     assert frame_psnr(torch.full((1, 4, 4), 0.1), torch.zeros(1, 4, 4)).item() == pytest.approx(20.0, abs=1e-5)
 
@@ -58,11 +52,6 @@ def test_black_against_white():
     black, white = torch.zeros(1, 16, 16), torch.ones(1, 16, 16)
     assert frame_mse(black, white).item() == 1.0
     assert frame_ssim(black, white).item() == pytest.approx(1e-4 / (1 + 1e-4), rel=1e-4)
-
-
-def test_frames_smaller_than_the_window_are_refused():
-    with pytest.raises(ValueError, match=r"window of 11 x 11 pixels and the frames are 10 x 16"):
-        frame_ssim(torch.zeros(1, 10, 16), torch.zeros(1, 10, 16))
 
 
 @settings(deadline=None, max_examples=20)

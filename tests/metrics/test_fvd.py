@@ -10,22 +10,10 @@ from hypothesis import strategies as st
 from slotbench.metrics.fvd import FVD, GroupMeans, embed_videos, frechet_distance, group_slices
 
 
-def samples_of(mean, variances, count=50, seed=0):
-    """Samples whose mean and covariance are exactly these."""
-    noise = np.random.default_rng(seed).normal(size=(count, len(mean)))
-    q, _ = np.linalg.qr(noise - noise.mean(0))
-    return torch.from_numpy(q * np.sqrt((count - 1) * np.array(variances)) + np.array(mean))
-
-
 def by_root(x, y):
     """The definition with scipy's root of a matrix."""
     s, t = (np.atleast_2d(np.cov(samples.T)) for samples in (x, y))  # of one dimension: a number
     return np.sum((x.mean(0) - y.mean(0)) ** 2) + np.trace(s + t - 2 * scipy.linalg.sqrtm(s @ t).real)
-
-
-def test_diagonal_gaussians_have_the_closed_form():
-    first, second = samples_of((0, 0, 0), (1, 4, 9)), samples_of((1, 2, 0), (4, 1, 9), count=30, seed=1)
-    assert frechet_distance(first, second).item() == pytest.approx(7.0, abs=1e-9)
 
 
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(20, 60), st.integers(20, 60))
@@ -51,11 +39,6 @@ def test_fewer_samples_than_dimensions_do_no_harm():
     assert frechet_distance(x, y).item() == pytest.approx(frechet_distance(y, x).item(), rel=1e-9)
 
 
-def test_one_sample_has_no_covariance():
-    with pytest.raises(ValueError, match="takes two samples, and these are sets of 1 and 3"):
-        frechet_distance(torch.zeros(1, 2), torch.zeros(3, 2))
-
-
 def test_videos_are_resized_without_antialias_and_scaled():
     seen = []
     video = torch.tensor([[0.0, 1.0, 0.0, 1.0]]).expand(4, 4).reshape(1, 1, 1, 4, 4).repeat(1, 3, 1, 1, 1)
@@ -73,8 +56,6 @@ def test_videos_are_resized_without_antialias_and_scaled():
     embed_videos(torch.rand(2, 4, 1, 4, 4), lambda v: seen.append(v) or v.mean(dim=(1, 3, 4)))
     assert seen[3].shape == (1, 3, 4, 224, 224)
     assert torch.equal(seen[3][:, 0], seen[3][:, 2])
-    with pytest.raises(ValueError, match="these have 2 channels"):
-        embed_videos(torch.rand(1, 9, 2, 4, 4), torch.mean)
 
 
 def test_clips_that_fill_no_group_are_left_out():
@@ -82,8 +63,6 @@ def test_clips_that_fill_no_group_are_left_out():
     assert group_slices(3, 4) == [slice(0, 3)]
     assert group_slices(4, 4) == [slice(0, 4)]
     assert group_slices(11, 4) == [slice(0, 4), slice(4, 8)]
-    with pytest.raises(ValueError, match="group_size is 0"):
-        FVD(group_size=0)
 
 
 def test_fvd_is_a_distance_per_group_whatever_the_batches():

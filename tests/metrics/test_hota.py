@@ -26,23 +26,6 @@ def scores(counts: Hota):
     return counts.score, counts.detection, counts.association
 
 
-def test_objects_that_keep_their_slots_have_one():
-    assert scores(hota_counts(*clip("1111", "2222"))) == (1, 1, 1)
-
-
-def test_a_slot_that_is_lost_costs_association_alone():
-    assert scores(hota_counts(*clip("1122"))) == pytest.approx((math.sqrt(0.5), 1, 0.5))
-    # 3 frames of 4 and 1 of 4, each by its frames
-    assert hota_counts(*clip("1112")).association == pytest.approx(3 / 4 * 3 / 4 + 1 / 4 * 1 / 4)
-
-
-def test_an_object_without_a_slot_and_a_slot_without_an_object_cost_detection():
-    objects, slots, iou = clip("1111", "....")
-    assert hota_counts(objects, slots, iou).detection == pytest.approx(4 / 8)
-    slots[:2, 3] = True
-    assert hota_counts(objects, slots, iou).detection == pytest.approx(4 / (8 + 6 - 4))
-
-
 def test_a_pair_counts_at_the_thresholds_up_to_its_iou():
     objects, slots, iou = clip("11")
     found = hota_counts(objects, slots, 0.5 * iou)

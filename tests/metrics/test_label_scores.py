@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from slotbench.interfaces import VideoBatch
-from slotbench.metrics.label_scores import LabelScores, grid_distances, ranks_of
+from slotbench.metrics.label_scores import LabelScores, ranks_of
 
 CELLS = 9
 
@@ -44,15 +44,6 @@ def test_ties_are_broken_evenly_and_by_the_clip_alone() -> None:
     assert (ranks[labels == 35] < 5).float().mean() == pytest.approx(5 / 36, abs=0.1)
     again = torch.cat([ranks_of(logits[i : i + 7], labels[i : i + 7], index[i : i + 7]) for i in range(0, 70, 7)])
     assert torch.equal(again, ranks[:70])
-
-
-def test_distances_are_of_manhattan() -> None:
-    distances = grid_distances(6)
-    assert distances[0, 35] == 10
-    assert distances[8, 9] == 1
-    assert distances[8, 14] == 1
-    assert distances[5, 6] == 6
-    assert torch.equal(distances, distances.T)
 
 
 def test_top1_top5_and_l1_of_hand_made_clips() -> None:
@@ -119,5 +110,3 @@ def test_classes_have_no_distance_and_few_of_them_no_top5() -> None:
     values = scores.close()
     assert {name for name in values if not name.startswith("baseline")} == {"top1"}
     assert values["baseline/top1/best constant"] == 0.5
-    with pytest.raises(ValueError, match="7 classes are no cells of a square grid"):
-        LabelScores(7, cells=True)

@@ -16,21 +16,17 @@ def row(*frames: str) -> torch.Tensor:
     return torch.tensor([[[[int(pixel) for pixel in frame]] for frame in frames]])
 
 
-def test_names_go_to_the_segments_that_overlap_most():
-    assert linked_labels(row("001122", "330044", "555444")).tolist() == row("001122", "001122", "000222").tolist()
-
-
-def test_one_name_goes_to_one_segment():
-    # both halves overlap the first frame's segment; the larger one keeps the name
-    assert linked_labels(row("00000", "11222")).tolist() == row("00000", "11000").tolist()
-
-
-def test_what_was_hidden_comes_back_as_another():
-    assert linked_labels(row("0110", "0000", "0110")).tolist() == row("0110", "0000", "0220").tolist()
-
-
-def test_a_name_that_is_free_is_not_given_to_a_segment_elsewhere():
-    assert linked_labels(row("10000000", "00000001")).tolist() == row("10000000", "00000002").tolist()
+@pytest.mark.parametrize(
+    ("frames", "linked"),
+    [
+        pytest.param(("001122", "330044", "555444"), ("001122", "001122", "000222"), id="names by overlap"),
+        pytest.param(("00000", "11222"), ("00000", "11000"), id="a name for the larger half alone"),
+        pytest.param(("0110", "0000", "0110"), ("0110", "0000", "0220"), id="hidden comes back as another"),
+        pytest.param(("10000000", "00000001"), ("10000000", "00000002"), id="no free name elsewhere"),
+    ],
+)
+def test_names_of_linked_segments(frames, linked):
+    assert linked_labels(row(*frames)).tolist() == row(*linked).tolist()
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,7 +1,5 @@
 """Scopes, special samples and the state of the object-discovery metrics."""
 
-import inspect
-
 import numpy as np
 import pytest
 import torch
@@ -32,12 +30,6 @@ def scikit_learn_fg_ari(predicted, true):
     return adjusted_rand_score(true.flatten()[front].numpy(), predicted.flatten()[front].numpy())
 
 
-@every_metric
-def test_a_video_of_one_frame_is_a_frame(make):
-    predicted, true = random_clips(5, 1, 6, 7)
-    assert value_of(make("video"), predicted, true) == value_of(make("frame"), predicted, true)
-
-
 def test_the_score_of_a_video_is_that_of_all_its_pixels_at_once():
     predicted, true = random_clips(3, 4, 6, 7)
     whole = [scikit_learn_fg_ari(predicted[i], true[i]) for i in range(3)]
@@ -57,13 +49,6 @@ def test_slots_that_exchange_their_objects_are_seen_in_videos_only():
         assert value_of(make("video"), predicted, true) == pytest.approx(1 / 3, abs=1e-12)
 
 
-@every_metric
-def test_a_still_video_scores_like_its_frame(make):
-    predicted, true = random_clips(2, 1, 100, 100)
-    still = predicted.expand(-1, 4, -1, -1), true.expand(-1, 4, -1, -1)
-    assert value_of(make("video"), *still) == pytest.approx(value_of(make("frame"), *still), abs=1e-3)
-
-
 def test_the_four_groupings_of_several_cameras_pool_what_they_say():
     predicted, true = random_clips(2, 3, 4, 5, 6)  # batch time views height width
     groups = {
@@ -79,21 +64,6 @@ def test_the_four_groupings_of_several_cameras_pool_what_they_say():
         assert metric.counts()["samples"] == len(members)
         ious = [matched_iou(contingency(predicted[g].flatten(), true[g].flatten()))[0].item() for g in members]
         assert value_of(MatchedIoU(scope), predicted, true) == pytest.approx(np.mean(ious), abs=1e-12)
-
-
-@every_metric
-def test_with_one_camera_a_step_is_a_frame_and_a_scene_a_video(make):
-    predicted, true = random_clips(2, 3, 5, 6)
-    assert value_of(make("step"), predicted, true) == value_of(make("frame"), predicted, true)
-    assert value_of(make("scene"), predicted, true) == value_of(make("video"), predicted, true)
-
-
-@every_metric
-@pytest.mark.parametrize("views", [(), (2,)])
-def test_soft_masks_score_like_their_argmax(make, views):
-    _, true = random_clips(2, 3, *views, 6, 7)
-    soft = torch.rand(2, 3, *views, 5, 6, 7, generator=torch.Generator().manual_seed(1)).softmax(-3)
-    assert value_of(make("video"), soft, true) == value_of(make("video"), soft.argmax(-3), true)
 
 
 def test_small_soft_masks_are_resized_to_the_truth():
@@ -117,18 +87,6 @@ def test_neither_the_split_into_batches_nor_their_order_matters(make, scope):
     assert split.mean_of_several() == pytest.approx(whole.mean_of_several(), abs=1e-12)
 
 
-@every_metric
-def test_the_state_of_one_process_adds_to_that_of_another(make):
-    predicted, true = random_clips(5, 2, 5, 6)
-    whole, first, second = make("frame"), make("frame"), make("frame")
-    whole.update(predicted, true)
-    first.update(predicted[:2], true[:2])
-    second.update(predicted[2:], true[2:])
-    first.merge_state(second)
-    assert first.compute().item() == pytest.approx(whole.compute().item(), abs=1e-12)
-    assert first.counts() == whole.counts()
-
-
 def test_everything_that_is_reported_is_that_of_all_processes():
     predicted, true = random_clips(3, 2, 5, 6)
     alone, together = MatchedIoU("frame"), MatchedIoU("frame")
@@ -142,21 +100,6 @@ def test_everything_that_is_reported_is_that_of_all_processes():
     assert together.mean_of_several() == pytest.approx(alone.mean_of_several(), abs=1e-12)
     together.update(predicted, true)  # and goes on from its own state
     assert together.counts()["samples"] == 4 * alone.counts()["samples"]
-
-
-@every_metric
-def test_the_state_is_a_few_numbers_however_many_batches(make):
-    metric = make("frame")
-    for seed in range(3):
-        metric.update(*random_clips(2, 2, 4, 4, seed=seed))
-    assert {state.numel() for state in metric.metric_state.values()} == {1}
-
-
-def test_forward_gives_the_value_of_the_batch_and_compute_that_of_all():
-    metric, batches = FGARI("video"), [random_clips(2, 2, 6, 6, seed=seed) for seed in range(2)]
-    values = [metric(*batch).item() for batch in batches]
-    assert values[1] == pytest.approx(value_of(FGARI("video"), *batches[1]), abs=1e-12)
-    assert metric.compute().item() == pytest.approx(np.mean(values), abs=1e-12)
 
 
 @pytest.fixture
@@ -217,33 +160,10 @@ def test_a_sample_without_a_valid_pixel_is_left_out(make):
     assert (metric.counts()["samples"], metric.counts()["skipped"]) == (5, 1)
 
 
-@every_metric
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.uint16])
-def test_ids_with_gaps_score_like_ids_without(make, dtype):
-    predicted, true = random_clips(3, 2, 6, 7)
-    names = torch.tensor([0, 250, 3, 77, 199])
-    plain, named = make("video"), make("video")
-    assert value_of(named, names[predicted].to(dtype), names[true].to(dtype)) == pytest.approx(
-        value_of(plain, predicted, true), abs=1e-12
-    )
-    assert named.counts() == plain.counts()
-
-
 def test_an_id_is_the_same_row_in_all_frames_of_a_clip():
     true = torch.tensor([[[[900, 900, 0]], [[0, 5000, 5000]], [[0, 900, 5000]]]])
     tables = frame_tables(torch.zeros_like(true), true)
     assert tables[0, :, 0, :, 0].tolist() == [[1, 2, 0], [1, 0, 2], [1, 1, 1]]
-
-
-@every_metric
-@pytest.mark.parametrize("scope", SCOPES)
-def test_one_count_serves_every_metric_and_scope(make, scope):
-    predicted, true = random_clips(3, 2, 2, 5, 6)
-    metric = make(scope)
-    metric.update_tables(frame_tables(predicted[:1], true[:1]))
-    assert metric.compute() == value_of(make(scope), predicted[:1], true[:1])
-    metric.update_tables(frame_tables(predicted[1:], true[1:]))
-    assert metric.compute().item() == pytest.approx(value_of(make(scope), predicted, true), abs=1e-12)
 
 
 def test_before_any_sample_has_a_value_there_is_no_mean():
@@ -251,16 +171,3 @@ def test_before_any_sample_has_a_value_there_is_no_mean():
     metric.update(torch.zeros(1, 1, 2, 2, dtype=torch.int64), torch.zeros(1, 1, 2, 2, dtype=torch.int64))
     assert metric.compute().isnan()
     assert np.isnan(metric.mean_of_several())
-
-
-def test_what_cannot_be_scored_is_refused_with_what_was_expected():
-    with pytest.raises(ValueError, match="no scope named 'image'; expected one of frame, video, step, scene"):
-        inspect.unwrap(FGARI.__init__)(FGARI.__new__(FGARI), "image")
-    tables = inspect.unwrap(frame_tables)
-    labels = torch.zeros(2, 3, 4, 4, dtype=torch.int64)
-    with pytest.raises(ValueError, match=r"have shape \(3, 4, 4\); expected \(batch, time, height, width\)"):
-        tables(labels[0], labels[0])
-    with pytest.raises(ValueError, match=r"expected \(batch, time, slots, height, width\)"):
-        tables(labels.float(), labels)
-    with pytest.raises(ValueError, match="labels are not resized, so give the soft masks"):
-        tables(labels[..., ::2, ::2], labels)

@@ -106,8 +106,3 @@ def test_score_and_lengths_have_them(trained, tmp_path, capsys):
     assert "purity per video ↑ 1.000" in " ".join(capsys.readouterr().out.split())
     assert run(["test", str(trained), "--lengths", "1", "--clips", "2"]) == 0
     assert "purity per video, decoder ↑" in capsys.readouterr().out
-
-
-def test_built_in_metrics_are_entries_like_any_other(plugin):
-    assert {"FGARI", "MatchedIoU", "FramePSNR"} <= set(registry.names("metrics"))
-    assert registry.load("metrics", "FGARI").info.name == "fg_ari"

@@ -61,21 +61,14 @@ def test_ari_and_fg_ari_agree_with_scikit_learn_on_200_random_pairs_with_gaps_in
         assert fg_ari(true, predicted) == pytest.approx(expected, abs=1e-12)
 
 
-def test_ari_counts_pairs_of_points():
-    true, predicted = (torch.as_tensor(labels) for labels in random_labels(4, 5, 40, seed=3))
-    first, second = torch.triu_indices(40, 40, offset=1)
-    same_true, same_predicted = true[first] == true[second], predicted[first] == predicted[second]
-    both, expected = (same_true & same_predicted).sum(), same_true.sum() * same_predicted.sum() / len(first)
-    maximum = (same_true.sum() + same_predicted.sum()) / 2
-    assert ari(true, predicted) == pytest.approx(((both - expected) / (maximum - expected)).item(), abs=1e-6)
-
-
 def test_worked_examples():
     assert ari(TRUE, PREDICTED) == pytest.approx(0.428571, abs=1e-6)
     assert fg_ari(TRUE, PREDICTED) == pytest.approx(0.705882, abs=1e-6)
     assert ari([0, 0, 1, 1], [0, 1, 0, 1]) == pytest.approx(-0.5, abs=1e-12)
     assert miou(TRUE, PREDICTED, ignore_background=False) == pytest.approx(11 / 18, abs=1e-12)
     assert miou(TRUE, PREDICTED) == mbo(TRUE, PREDICTED) == pytest.approx(0.75, abs=1e-12)
+    # the same segments with four times the pixels
+    assert ari(np.repeat(TRUE, 4), np.repeat(PREDICTED, 4)) == pytest.approx(0.5571, abs=1e-4)
     # one slot for three objects: the two without a partner count 0
     assert miou([1, 1, 2, 2, 3, 3], [0] * 6) == pytest.approx(1 / 9, abs=1e-12)
     assert mbo([1, 1, 2, 2, 3, 3], [0] * 6) == pytest.approx(1 / 3, abs=1e-12)
@@ -141,33 +134,6 @@ def test_the_assignment_is_the_best_of_all_and_best_overlap_is_no_less(case):
         assert valid.item() == bool(objects)
         assert value.item() == pytest.approx(max(sums) / max(len(objects), 1), abs=1e-12)
     assert mean_best_overlap(table)[0] >= matched_iou(table)[0] - 1e-12
-
-
-def test_perfect_masks_score_one_with_extra_empty_slots_too():
-    true = torch.randint(0, 5, (3, 200), generator=torch.Generator().manual_seed(0))
-    for table in (contingency(true, true), contingency(true, true, num_predicted=11, num_true=24)):
-        scores = adjusted_rand_index(table), matched_iou(table), matched_iou(table, False), mean_best_overlap(table)
-        for value, valid in scores:
-            assert value.tolist() == [1.0] * 3
-            assert valid.all()
-
-
-def test_doubling_the_pixels_leaves_ious_as_they_are_and_hardly_moves_ari():
-    true, predicted = random_labels(4, 6, 10_000, seed=1)
-    twice = np.repeat(true, 4), np.repeat(predicted, 4)
-    assert miou(*twice) == pytest.approx(miou(true, predicted), abs=1e-12)
-    assert mbo(*twice) == pytest.approx(mbo(true, predicted), abs=1e-12)
-    assert ari(*twice) == pytest.approx(ari(true, predicted), abs=1e-3)
-    assert ari(np.repeat(TRUE, 4), np.repeat(PREDICTED, 4)) == pytest.approx(0.5571, abs=1e-4)
-
-
-def test_a_slot_that_grows_into_the_background_costs_iou_and_no_fg_ari():
-    true = np.array([0] * 10 + [1] * 5 + [2] * 5)
-    tight, grown = np.where(true == 0, 7, true), true.copy()
-    grown[:10] = 1
-    assert fg_ari(true, tight) == fg_ari(true, grown) == 1.0
-    assert miou(true, tight) == mbo(true, tight) == 1.0
-    assert miou(true, grown) == mbo(true, grown) == pytest.approx((5 / 15 + 1) / 2)
 
 
 def test_a_clip_of_full_size_overflows_nothing():

@@ -11,7 +11,6 @@ from slotbench.metrics.segmentation_baselines import (
     grid_labels,
     kmeans_labels,
     nearest_grid,
-    one_slot_labels,
     simple_segmentations,
     stripe_labels,
 )
@@ -39,17 +38,6 @@ def inertia(points, labels):
     return sum(np.square(cluster - cluster.mean(0)).sum() for cluster in clusters)
 
 
-def test_one_slot_is_one_segment():
-    labels = one_slot_labels(noise(2, 3, 1, 4, 5))
-    assert labels.shape == (2, 3, 4, 5)
-    assert labels.unique().tolist() == [0]
-
-
-def test_stripes_are_vertical_and_as_wide_as_one_another():
-    labels = stripe_labels(noise(1, 2, 3, 4, 14), 7)
-    assert (labels == torch.arange(7).repeat_interleave(2)).all()
-
-
 def test_a_grid_counts_its_rectangles_in_row_major_order():
     labels = grid_labels(noise(1, 2, 3, 6, 6), rows=2, cols=3)
     expected = torch.tensor([[0, 1, 2], [3, 4, 5]]).repeat_interleave(3, 0).repeat_interleave(2, 1)
@@ -72,17 +60,6 @@ def test_the_nearest_grid_uses_nearly_all_slots_and_is_no_stripe(num_slots):
     rows, cols = nearest_grid(num_slots)
     assert rows <= cols <= 2 * rows
     assert num_slots - (rows + 1) < rows * cols <= num_slots
-
-
-@pytest.mark.parametrize("call", [nearest_grid, lambda n: kmeans_labels(noise(1, 1, 3, 4, 4), n, 0.0)])
-def test_no_slots_are_refused(call):
-    with pytest.raises(ValueError, match=r"0 (slots|clusters); expected at least 1"):
-        call(0)
-
-
-def test_a_grid_without_rows_is_refused():
-    with pytest.raises(ValueError, match="0 x 3"):
-        grid_labels(noise(1, 1, 3, 4, 4), 0, 3)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -118,14 +95,6 @@ def test_kmeans_is_as_tight_as_that_of_scikit_learn_on_clusters_that_stand_apart
     found = inertia(points, kmeans_labels(frames, 4, position_weight).flatten().numpy())
     reference = KMeans(4, n_init=10, random_state=0).fit(points)
     assert found == pytest.approx(reference.inertia_, rel=1e-3)
-
-
-@pytest.mark.parametrize("position_weight", [0.0, 1.5])
-def test_kmeans_on_noise_comes_near_to_that_of_scikit_learn(position_weight):
-    frames = noise(1, 4, 3, 12, 20)
-    points = points_of(frames[0], position_weight)
-    found = inertia(points, kmeans_labels(frames, 7, position_weight).flatten().numpy())
-    assert found <= 1.03 * KMeans(7, n_init=2, random_state=0).fit(points).inertia_
 
 
 def test_labels_of_a_clip_do_not_depend_on_the_batch_or_on_the_random_state():

@@ -11,11 +11,6 @@ def test_shares_are_of_all_pixels_of_the_clip_and_sum_to_one():
     assert torch.equal(slot_shares(labels, 4), torch.tensor([[5 / 8, 1 / 8, 2 / 8, 0]], dtype=torch.float64))
 
 
-def test_a_label_beyond_the_slots_is_refused():
-    with pytest.raises(ValueError, match="label 4; expected slots 0 to 2"):
-        slot_shares(torch.tensor([[[[4]]]]), 3)
-
-
 def test_a_slot_of_less_than_a_thousandth_of_the_clip_is_not_alive():
     labels = torch.zeros(1, 1, 50, 50, dtype=torch.uint8)
     labels[0, 0, 0, :2], labels[0, 0, 1, :3] = 1, 2

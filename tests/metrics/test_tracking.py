@@ -37,45 +37,29 @@ def errors(found):
     return found.misses, found.false_positives, found.switches
 
 
-def test_objects_that_keep_their_slots_have_no_error():
-    found = track(clip("1111", "2222"))
-    assert errors(found) == (0, 0, 0)
-    assert (found.frames, found.objects, found.matches) == (4, 8, 8)
-    assert (found.mota, found.motp, found.fragments, found.occlusions) == (1, 1, 0, 0)
-    assert found.half_life == float("inf")
-
-
-def test_an_object_that_no_slot_has_is_missed():
-    found = track(clip("11..", "2222"))
-    assert errors(found) == (2, 0, 0)
-    assert found.mota == 1 - 2 / 8
-    assert found.fragments == 0, "it was not found again"
-
-
-def test_a_slot_on_nothing_is_a_false_positive():
-    found = track(clip("1111", extra=[(0, 3), (2, 3), (3, 4)]))
-    assert errors(found) == (0, 3, 0)
-    assert found.mota == 1 - 3 / 4
-
-
-def test_another_slot_is_one_switch_and_then_the_objects_own():
-    found = track(clip("1133"))
-    assert errors(found) == (0, 0, 1)
-    assert found.mota == 1 - 1 / 4
-    assert found.switches_per_100_frames == 25
+@pytest.mark.parametrize(
+    ("objects", "extra", "expected", "half_life"),
+    [
+        pytest.param(("1111", "2222"), (), (0, 0, 0), float("inf"), id="all slots kept"),
+        pytest.param(("11..", "2222"), (), (2, 0, 0), float("inf"), id="no slot"),
+        pytest.param(("1111",), [(0, 3), (2, 3), (3, 4)], (0, 3, 0), float("inf"), id="slots on nothing"),
+        pytest.param(("1133",), (), (0, 0, 1), 2, id="another slot, then its own"),
+        pytest.param(("1122", "2211"), (), (0, 0, 2), 2, id="slots exchanged"),
+    ],
+)
+def test_errors_are_counted(objects, extra, expected, half_life):
+    found = track(clip(*objects, extra=extra))
+    assert errors(found) == expected
+    assert (found.frames, found.objects, found.fragments, found.occlusions) == (4, 4 * len(objects), 0, 0)
+    assert (found.mota, found.motp) == (1 - sum(expected) / found.objects, 1)
+    assert found.switches_per_100_frames == 25 * found.switches
+    assert found.half_life == half_life
 
 
 def test_a_slot_that_loses_its_object_for_a_frame_is_a_fragment_and_no_switch():
     found = track(clip("1.11"))
     assert errors(found) == (1, 0, 0)
     assert (found.fragments, found.occlusions) == (1, 0)
-
-
-def test_two_objects_that_exchange_their_slots_are_two_switches():
-    found = track(clip("1122", "2211"))
-    assert errors(found) == (0, 0, 2)
-    assert found.mota == 1 - 2 / 8
-    assert found.half_life == 2
 
 
 def test_a_swap_behind_an_occluder_is_two_switches_and_nothing_found_again():
@@ -178,12 +162,6 @@ def test_hota_has_the_objects_and_slots_of_the_rule():
 )
 def test_half_life_is_the_median_of_kaplan_and_meier(ended, held, expected):
     assert half_life(Counter(ended), Counter(held)) == expected
-
-
-@pytest.mark.parametrize("arguments", [{"min_iou": 0.0}, {"min_iou": 1.5}, {"min_pixels": -1}])
-def test_rules_that_cannot_be_are_refused(arguments):
-    with pytest.raises(ValueError, match="expected"):
-        TrackingRule(**arguments)
 
 
 # --- the same, from label maps, event by event

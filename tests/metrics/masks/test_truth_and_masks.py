@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from slotbench.errors import UserError
 from slotbench.figures.painting import match_slots
 from slotbench.interfaces import VideoBatch
 from slotbench.metrics import (
@@ -24,8 +23,7 @@ from slotbench.metrics import (
     slot_shares,
     track_labels,
 )
-from slotbench.metrics.contingency import LEAST_SHARE, compact_ids, contingency, integer_ids
-from slotbench.metrics.segmentation import adjusted_rand_index
+from slotbench.metrics.contingency import LEAST_SHARE, integer_ids
 
 METRICS = [kind("video") for kind in (ARI, FGARI, MatchedIoU, MeanBestOverlap)]
 
@@ -40,28 +38,10 @@ def shares(slots: int, *, time: int = 3, size: tuple[int, int] = (6, 8)) -> Tens
 
 
 @pytest.mark.parametrize("metric", [*METRICS, ClearMOT()], ids=lambda metric: type(metric).__name__)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
-def test_truth_of_a_floating_point_type_is_refused(metric: object, dtype: torch.dtype) -> None:
+def test_truth_of_a_floating_point_type_is_refused(metric: object) -> None:
     true = ids(1, 3, 6, 8)
-    with pytest.raises(ValueError, match=r"true labels are of torch.float\d\d; expected integer ids, 0 = background"):
-        metric.update(true, true.to(dtype) / 255)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda whole, real: contingency(real, whole),
-        lambda whole, real: contingency(whole, real),
-        lambda whole, real: compact_ids(real),
-        lambda whole, real: slot_shares(real[None], 4),
-        lambda whole, real: adjusted_rand_index(real),
-        lambda whole, real: ClearMOT().update(real[None, None], whole[None, None]),
-    ],
-)
-def test_the_functions_refuse_ids_of_a_floating_point_type(call: object) -> None:
-    whole = ids(5, 6)
-    with pytest.raises(ValueError, match=r"are of torch\.float32; expected integer ids"):
-        call(whole, whole.float())  # type: ignore[operator]
+    with pytest.raises(ValueError, match="expected integer ids, 0 = background"):
+        metric.update(true, true / 255)  # type: ignore[attr-defined]
 
 
 def test_true_and_false_and_negative_numbers_are_ids() -> None:
@@ -77,18 +57,11 @@ def test_true_and_false_and_negative_numbers_are_ids() -> None:
     assert integer_ids(torch.tensor([True, False]), "labels").tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("masks", [np.float32, np.float64, np.complex64])
-def test_a_batch_of_arrays_has_integer_ids(masks: type) -> None:
-    frames, true = np.zeros((2, 4, 4, 3), np.uint8), np.arange(32).reshape(2, 4, 4)
-    with pytest.raises(UserError, match=r"masks are of \w+; expected integer ids, 0 = background"):
-        VideoBatch.from_numpy(frames, (true / 255).astype(masks))
-    for kind in (np.uint8, np.int16, np.uint16):
-        found = VideoBatch.from_numpy(frames, true.astype(kind)).masks
-        assert found is not None
-        assert found[0].tolist() == true.tolist()
-    held = VideoBatch.from_numpy(frames, true > 3).masks
-    assert held is not None
-    assert held.unique().tolist() == [0, 1]
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint16, bool])
+def test_a_batch_of_arrays_takes_ids_of_any_integer_type(kind: type) -> None:
+    true = np.arange(32).reshape(2, 4, 4).astype(kind)
+    found = VideoBatch.from_numpy(np.zeros((2, 4, 4, 3), np.uint8), true).require("masks")
+    assert found[0].tolist() == true.astype(int).tolist()
 
 
 @pytest.mark.parametrize("slots", [1, 3, 255, 256, 300])
@@ -112,8 +85,6 @@ def test_masks_that_are_no_numbers_are_refused() -> None:
     masks[0, 1, 2, 3, 4] = float("nan")
     with pytest.raises(ValueError, match="no numbers"):
         masks_to_labels(masks)
-    with pytest.raises(ValueError, match="no numbers"):
-        FGARI("video").update(masks, ids(1, 3, 6, 8))
 
 
 @given(st.integers(0, 2**16), st.floats(0, 1))
@@ -148,19 +119,8 @@ def test_uncovered_pixels_are_no_slot_where_slots_are_counted() -> None:
 
 
 @pytest.mark.parametrize("axes", [(0, 1, 3, 4, 2), (0, 2, 1, 3, 4), (0, 3, 1, 4, 2)])
-@pytest.mark.parametrize(("slots", "time", "size"), [(5, 3, (6, 8)), (6, 6, (6, 6)), (3, 3, (12, 16))])
-def test_soft_masks_with_their_axes_in_another_order_are_refused(
-    axes: tuple[int, ...], slots: int, time: int, size: tuple[int, int]
-) -> None:
-    right = shares(slots, time=time, size=size).softmax(2)
-    true = ids(1, time, *size)
+def test_soft_masks_with_their_axes_in_another_order_are_refused(axes: tuple[int, ...]) -> None:
+    right, true = shares(6, time=6, size=(6, 6)).softmax(2), ids(1, 6, 6, 6)
     FGARI("video").update(right, true)
     with pytest.raises(ValueError, match=r"expected \(batch, time, slots, height, width\)"):
         FGARI("video").update(right.permute(axes), true)
-
-
-def test_soft_masks_of_another_size_and_of_true_and_false_are_scored() -> None:
-    true = ids(1, 3, 6, 8)
-    small = shares(4, size=(3, 4))
-    FGARI("video").update(small, true)
-    assert torch.equal(frame_tables(shares(4).bool(), true), frame_tables(shares(4), true))

@@ -30,17 +30,15 @@ class VideoBatch:
         frames: bytes (`uint8`) in 0..255, or floats in [0, 1]; parts, tasks and metrics read `pixels`.
         time: absolute step index of every step, so that a clip cut in two still knows where it is.
         masks: instance ids of the input, 0 = background.
-        target: the answers to predict, `targets` times in the clip: ids of classes, of pixels, of the cells of a grid
-            of codes, or of one pixel that is the label of the clip; otherwise absent (a video to reconstruct or to
-            continue is its own target).
+        target: the answers to predict, `targets` times in the clip: ids of classes of pixels or cells, or of one pixel
+            that is the label of the clip; a video to reconstruct or to continue has none.
         target_masks: instance ids of the target, 0 = background.
         target_time: the absolute step after which each target is due.
         actions: action vectors.
         rays: origin and direction of the ray of each pixel, for parts that need them.
         features: of each frame, from a frozen network, where the set comes with them.
         codes: a tokenizer's codes of each frame, where the task has one, for encoders that read them.
-        objects: the simulator's log or the set's annotations, e.g. "positions" (batch frames objects 2); not
-            cut by a slice.
+        objects: the simulator's log or the set's annotations, e.g. "positions"; not cut by a slice.
         hidden: steps whose frame is hidden from the model, for encoders with `hides_frames`.
         index: which clip of its split each one is, where a data set's loader sets it.
         held_out: the same steps from views that no encoder is shown; a decoder paints the views of its rays.
@@ -88,10 +86,7 @@ class VideoBatch:
         if masks is not None and masks.shape != frames.shape[:-1]:
             raise UserError(f"masks have the shape {masks.shape}; expected that of the frames, {frames.shape[:-1]}")
         if masks is not None and masks.dtype.kind not in "iub":
-            raise UserError(
-                f"masks are of {masks.dtype}; expected integer ids, 0 = background: an image that was divided by 255 "
-                "has none, so read it as integers, for example numpy.array(Image.open(path))"
-            )
+            raise UserError(f"masks are of {masks.dtype}; expected integer ids, 0 = background")
         pixels = unit_frames(torch.from_numpy(np.ascontiguousarray(frames))).float()
         if frames.dtype != np.uint8:
             check_unit_range(pixels)
@@ -228,9 +223,6 @@ def to_unit_range(batch: VideoBatch) -> VideoBatch:
 
 def unit_frames(frames: Tensor) -> Tensor:
     """Frames of bytes as floats in [0, 1]; frames that are floats stay as they are.
-
-    Raises:
-        UserError: they are of another type than bytes (uint8) and floats.
 
     Example:
         >>> unit_frames(torch.tensor([0, 51, 255], dtype=torch.uint8))

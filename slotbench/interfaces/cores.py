@@ -34,9 +34,8 @@ State = Any
 AttentionKind = Literal["assignment", "reading"]
 """Meaning of attention weights: which slot wins each token, or which tokens each slot reads.
 
-"assignment": slots compete for a token, whose weights sum to 1 over the slots (of all heads, where these compete). Only
-this is a segmentation of the tokens. "reading": a slot spreads over the tokens, so that its weights sum to 1 over the
-tokens, or to less where the core can also read nothing (RIM's null input).
+"assignment": the weights of a token sum to 1 over the slots (of all heads, where these compete), a segmentation.
+"reading": those of a slot sum to 1 over the tokens, or to less where the core can also read nothing.
 """
 
 
@@ -69,9 +68,8 @@ class CoreOutput:
     def __post_init__(self) -> None:
         if self.attention is not None and self.attention_kind not in get_args(AttentionKind):
             raise PartError(
-                f"a core returns attention with attention_kind={self.attention_kind!r}: give 'assignment' where "
-                "slots compete for each token, or 'reading' where each slot spreads over the tokens; a RecurrentCore "
-                "sets it as a class attribute"
+                f"a core returns attention with attention_kind={self.attention_kind!r}: give 'assignment' where slots "
+                "compete for each token, or 'reading' where each slot spreads over the tokens"
             )
 
 
@@ -106,19 +104,11 @@ class TemporalCore(nn.Module, ABC):
         """Slots of every step. `state` is that of an earlier call, or None at the start of a clip."""
 
     def first_state(self, batch: VideoBatch) -> State | None:
-        """The state that clips begin with, where it takes more of them than tokens; None (the default) where not.
-
-        A task of auto-encoding gives it to the first call, with the batch from the clips' first frame on. A core that
-        needs it raises an error when called without a state.
-        """
+        """The state that clips begin with, which auto-encoding gives to the first call; None where tokens suffice."""
         return None
 
     def slot_parameters(self) -> dict[str, int] | None:
-        """The parameters that hold one row per slot, by name, with the axis of the slots.
-
-        A core that declares them promises that permuting these rows permutes its output slots and changes nothing else.
-        None (the default) promises nothing.
-        """
+        """The parameters with one row per slot, by name, with that axis: permuting these rows permutes the slots."""
         return None
 
 
@@ -131,10 +121,7 @@ class WindowedCore(TemporalCore):
 
 
 class GenerativeCore(TemporalCore):
-    """A core that can go on from a state without reading anything, by a distribution that it has learned (a prior).
-
-    What it draws depends on `state` alone, or on torch's global generator.
-    """
+    """A core that can go on from a state without reading anything, by a distribution that it has learned (a prior)."""
 
     @abstractmethod
     def imagine(self, state: State, steps: int) -> CoreOutput:

@@ -35,15 +35,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Headline:
-    """A number worth a line in the final report, beside its baselines and oracles.
+    """A number worth a line in the final report, beside those of baselines and oracles by their names.
 
-    Attributes:
-        metric: its key among the logged metrics, such as "val/colour_accuracy".
-        label: what it is, in a few words.
-        baselines: name of a baseline, which learns nothing -> its score on the same data.
-        higher_is_better: the direction.
-        needs: how to get a value where there may be none: an option or a command.
-        oracles: name of a predictor that is given the simulator's own state -> its score; an oracle is no baseline.
+    `metric` is its logged key, and `needs` says how to get a value where there may be none.
     """
 
     metric: str

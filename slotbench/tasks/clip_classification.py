@@ -64,10 +64,7 @@ class ClipClassification(SlotTask, Segmenter):
         decay: Decay = "matrices",
     ):
         if data_spec is not None and (data_spec.target.height, data_spec.target.width) != (1, 1):
-            raise ValueError(
-                f"ClipClassification gives one label per clip, and the data's target has {data_spec.target.height} x "
-                f"{data_spec.target.width} pixels: choose a data set with such labels, for example CATERLike"
-            )
+            raise ValueError("ClipClassification needs a target of one pixel, the label: choose CATERLike")
         check_choices(labels=(labels, Labels), frozen=(frozen, Frozen))
         parts = None
         if data_spec is not None and data_spec.features is not None:

@@ -35,15 +35,9 @@ class GivenWeights:
     def check(self, channels: int, side: int, frames: int) -> None:
         """Refuses weights that are of no use for such videos."""
         if self.lpips_weights is not None and (channels not in (1, 3) or side < MIN_SIDE):
-            raise ValueError(
-                f"lpips_weights are given, and LPIPS takes grey or RGB frames of at least {MIN_SIDE} x {MIN_SIDE} "
-                f"pixels: these have {channels} channels and a side of {side}"
-            )
+            raise ValueError(f"LPIPS takes frames of 1 or 3 channels, and {MIN_SIDE} pixels; got {channels}, {side}")
         if self.fvd_weights is not None and (channels not in (1, 3) or frames < MIN_FRAMES):
-            raise ValueError(
-                f"fvd_weights are given, and FVD takes grey or RGB videos of at least {MIN_FRAMES} frames: these have "
-                f"{channels} channels and context + horizon = {frames} frames"
-            )
+            raise ValueError(f"FVD takes videos of 1 or 3 channels, and {MIN_FRAMES} frames; got {channels}, {frames}")
 
     def load_lpips(self) -> LPIPS | None:
         """LPIPS, or None without weights."""

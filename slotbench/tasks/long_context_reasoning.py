@@ -73,10 +73,7 @@ class LongContextReasoning(SlotTask, Reasoner):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         self.num_classes = self.data_spec.target.channels
         if self.num_classes < 3:
-            raise ValueError(
-                "LongContextReasoning classifies pixels as background, white or a colour, and the data's target has "
-                f"{self.num_classes} channel(s): choose a data set with such targets, for example BlinkingBalls"
-            )
+            raise ValueError("LongContextReasoning needs a target of 3 classes or more: choose BlinkingBalls")
         check_logits(self.decoder, "LongContextReasoning takes logits of classes: give")
         if class_weights is not None and len(class_weights) != self.num_classes:
             raise ValueError(f"class_weights has {len(class_weights)} values; the data has {self.num_classes} classes")

@@ -96,10 +96,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         if data_spec is not None:
             check_whole_frames(data_spec, "NovelViewAutoencoding paints the images of cameras", "MultiCameraLike")
             if data_spec.input.num_views < 2:
-                raise ValueError(
-                    "NovelViewAutoencoding reads several cameras per step, and this data has one: choose a data set of "
-                    "several posed cameras, for example MultiCameraLike, with 2 or more that are shown"
-                )
+                raise ValueError("NovelViewAutoencoding reads several cameras per step, and this data has one")
         for name, count in {"rays_per_step": rays_per_step, "rays_at_once": rays_at_once}.items():
             if count < 1:
                 raise ValueError(f"{name} is {count}; expected 1 or more")
@@ -107,10 +104,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
             raise ValueError(f"contrast_share is {contrast_share}; expected a share from 0 to 1")
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         if not self.decoder.paints_rays:
-            raise PartError(
-                f"the decoder {type(self.decoder).__name__} paints whole images, and NovelViewAutoencoding has it "
-                "paint some rays of all cameras: choose one that does (paints_rays), for example SlotMixerDecoder"
-            )
+            raise PartError(f"the decoder {type(self.decoder).__name__} paints whole images: choose SlotMixerDecoder")
         frame = self.data_spec.input
         self.rays_per_step, self.rays_at_once = rays_per_step, rays_at_once
         self.contrast_share = contrast_share

@@ -39,11 +39,6 @@ PartName = Literal["encoder", "core", "decoder"]
 
 Spec = TypeVar("Spec", TokenSpec, SlotSpec)
 
-_EXAMPLES: dict[type, str] = {
-    TokenSpec: "self.token_spec = TokenSpec(dim=64, num_tokens=rows * cols, grid=(rows, cols))",
-    SlotSpec: "self.slot_spec = SlotSpec(num_slots, dim)",
-}
-
 
 def check_batch(batch: VideoBatch, frame: VideoSpec) -> None:
     """Refuses frames of another size than `frame`, pixels outside of [0, 1] (it reads all), and masks of floats."""
@@ -68,10 +63,7 @@ def part_of(given: Any, name: PartName, *specs: VideoSpec | TokenSpec | SlotSpec
     if isinstance(given, nn.Module):
         return given
     if not callable(given):
-        raise PartError(
-            f"{name} is {given!r}; expected one that slotbench.build has built, or a factory, "
-            f"{name}=slotbench.factory({given if isinstance(given, str) else 'NAME'!r}, ...)"
-        )
+        raise PartError(f"{name} is {given!r}; expected a part, or a factory: slotbench.factory(NAME, ...)")
     return given(*specs)
 
 
@@ -82,10 +74,7 @@ def spec_of(part: nn.Module, name: PartName, kind: type[Spec]) -> Spec:
     if isinstance(spec, kind):
         return spec
     found = "sets no" if spec is None else f"has a {type(spec).__name__} as its"
-    raise PartError(
-        f"the {name} {type(part).__name__} {found} {attribute}, from which the next part is built: let its __init__ "
-        f"announce its output, for example {_EXAMPLES[kind]}"
-    )
+    raise PartError(f"the {name} {type(part).__name__} {found} {attribute}, from which the next part is built")
 
 
 def check_tokens(encoder: Encoder, tokens: Any, batch: VideoBatch, shown: VideoSpec) -> None:
@@ -144,19 +133,13 @@ def check_views(encoder: Encoder, shown: VideoSpec, decoder: Decoder, wanted: Vi
     """Refuses an encoder or a decoder of one view per step where there are several; a PartError."""
     for name, part, spec in (("encoder", encoder, shown), ("decoder", decoder, wanted)):
         if spec.num_views > 1 and not part.takes_views:
-            raise PartError(
-                f"the {name} {type(part).__name__} takes one view per step, and the data has {spec.num_views}: choose "
-                f"one that takes several (takes_views), or data of a single camera"
-            )
+            raise PartError(f"the {name} {type(part).__name__} takes one view per step; the data has {spec.num_views}")
 
 
 def check_logits(decoder: Decoder, does: str) -> None:
     """Refuses a decoder that bounds its image by a sigmoid of its own, where the loss takes logits; a PartError."""
     if decoder.paints_pixels:
-        raise PartError(
-            f"the decoder {type(decoder).__name__} bounds its image to [0, 1] by itself, and {does} the decoder "
-            "output='linear'"
-        )
+        raise PartError(f"the decoder {type(decoder).__name__} bounds its image to [0, 1], and {does} output='linear'")
 
 
 def check_whole_frames(data_spec: DataSpec, does: str, example: str) -> None:
@@ -164,16 +147,10 @@ def check_whole_frames(data_spec: DataSpec, does: str, example: str) -> None:
     frame, target = data_spec.input, data_spec.target
     sizes = [(spec.channels, spec.height, spec.width) for spec in (frame, target)]
     if frame.patches_per_side != 1 or sizes[0] != sizes[1]:
-        raise ValueError(
-            f"{does}; this data gives {frame} and wants {target}: choose a data set of whole frames, for example "
-            f"{example}"
-        )
+        raise ValueError(f"{does}; this data gives {frame} and wants {target}: choose whole frames, such as {example}")
 
 
 def check_window(core: nn.Module, window: int | None) -> None:
     """Refuses an `eval_window` that the core cannot read."""
     if window is not None and (window < 1 or not isinstance(core, WindowedCore)):
-        raise ValueError(
-            f"eval_window={window} asks {type(core).__name__} to read the last {window} frames at each step: give at "
-            "least 1, and a core that can (PSB), or leave it out"
-        )
+        raise ValueError(f"eval_window={window}: expected 1 or more, and a WindowedCore; got {type(core).__name__}")

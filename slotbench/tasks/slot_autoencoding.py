@@ -119,10 +119,6 @@ class SlotAutoencoding(AutoencodingTask):
             return None
         return ((painted + 1) / 2 if self.pixels == "signed" else painted).clamp(0, 1)
 
-    def target(self, batch: VideoBatch) -> Float[Tensor, "batch time channels rows cols"]:
-        """What is to be reconstructed, in the decoder's range."""
-        return self._target(self.read(batch))
-
     def loss(self, output: Autoencoded, batch: VideoBatch) -> Float[Tensor, ""]:
         """Mean squared error over clips, frames, channels and pixels (or features), plus the decoder's own terms."""
         target, painted = self._target(output.read), output.decoded.reconstruction

@@ -63,11 +63,7 @@ class VariationalPrediction(RolloutTask):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         check_whole_frames(self.data_spec, "VariationalPrediction continues the frames that it reads", "MovingMNIST")
         if not isinstance(self.core, GenerativeCore):
-            raise PartError(
-                f"VariationalPrediction draws what comes next from the core's prior, and {type(self.core).__name__} "
-                "has none: choose CWVAE, or another GenerativeCore; for cores that read what they painted choose "
-                "VideoPrediction"
-            )
+            raise PartError(f"expected a GenerativeCore, such as CWVAE; got {type(self.core).__name__}")
         if not (math.isfinite(deviation) and deviation > 0):
             raise ValueError(f"deviation is {deviation}; expected a positive number, such as 1.0, in units of white")
         self.deviation = deviation

@@ -1,8 +1,4 @@
-"""The laws of tokenizers and of decoders that sample, as plain functions that raise AssertionError where one breaks.
-
-A tokenizer is made by `build` from a `VideoSpec`, a decoder from a `SlotSpec` and a `VideoSpec`, whose channels are the
-codes and whose height and width are the cells.
-"""
+"""The laws of tokenizers and of decoders that sample, as plain functions that raise AssertionError where one breaks."""
 
 from __future__ import annotations
 
@@ -103,10 +99,7 @@ def tokenizer_reloads(build: BuildTokenizer, video: VideoSpec = INPUT) -> None:
 
 
 def embeddings_are_rows_of_the_decoded_table(build: BuildTokenizer, video: VideoSpec = INPUT) -> None:
-    """The embedding of a code is its row of `codebook`, without a gradient, and decoding reads the same rows alone.
-
-    A tokenizer without a codebook keeps the law.
-    """
+    """The embedding of a code is its row of `codebook`, without a gradient, and decoding reads the same rows alone."""
     tokenizer = ready(build(video))
     if getattr(tokenizer, "codebook", None) is None:
         return

@@ -1,8 +1,4 @@
-"""The laws of encoders and decoders, as plain functions that raise AssertionError where a part breaks one.
-
-Every law takes `build`: for an encoder it makes one from a `VideoSpec`, for a decoder from a `SlotSpec` and a
-`VideoSpec`. Weights are moved off their initial values first, so that a zero-initialised head hides nothing.
-"""
+"""The laws of encoders and decoders, as plain functions that raise AssertionError where a part breaks one."""
 
 from __future__ import annotations
 

@@ -1,16 +1,10 @@
 """The laws of a temporal core, as plain functions that raise AssertionError where a core breaks one.
 
-slotbench's own tests run them over every registered core; the author of another one calls them in the tests of the
-package that it lies in, or by hand:
-
-    from slotbench.testing.laws import BUILT_FROM_A_SPEC
-
     for law in BUILT_FROM_A_SPEC:
         law(lambda spec: MyCore(spec, num_slots=4))
 
-Every law takes `build`, which makes a core from a `TokenSpec`, and draws its own tokens. Weights are moved off their
-initial values first, so that a zero-initialised layer hides nothing, and the random generator is set before every
-call, so that a core that samples draws the same samples.
+Weights are moved off their initial values first, so that a zero-initialised layer hides nothing, and the random
+generator is set before every call, so that a core that samples draws the same samples.
 """
 
 from __future__ import annotations
@@ -140,7 +134,6 @@ def attention_sums_as_its_kind_says(build: Build, shapes: int = 4) -> None:
     """Attention is finite, not negative, and normalised by its `CoreOutput.attention_kind`, over random shapes.
 
     An assignment sums to 1 over the slots for each token; a reading sums to at most 1 over the tokens for each slot.
-    Holds trivially for a core that shows no attention.
     """
     sizes = torch.Generator().manual_seed(0)
 
@@ -158,30 +151,19 @@ def attention_sums_as_its_kind_says(build: Build, shapes: int = 4) -> None:
         if output.attention is None:
             return
         attention, expected = output.attention, (batch, time, core.slot_spec.num_slots, spec.num_tokens)
-        assert attention.shape == expected, (
-            f"attention has shape {tuple(attention.shape)}; expected {expected}, batch time slots tokens"
-        )
+        assert attention.shape == expected, f"attention has shape {tuple(attention.shape)}; expected {expected}"
         assert attention.isfinite().all(), "attention is not finite"
         assert attention.min() >= 0, f"attention has a weight of {attention.min().item():.3g}; none may be negative"
         if output.attention_kind == "assignment":
             error = (attention.sum(dim=2) - 1).abs().max().item()
-            assert error <= 1e-6, (
-                f"attention of the kind 'assignment' sums over the slots to a number that is {error:.3g} from 1 for "
-                "some token; if each slot spreads over the tokens, its kind is 'reading'"
-            )
+            assert error <= 1e-6, f"attention of the kind 'assignment' sums over the slots to {error:.3g} from 1"
         else:
             total = attention.sum(dim=3).max().item()
-            assert total <= 1 + 1e-6, (
-                f"attention of the kind 'reading' sums over the tokens to {total:.6g} for some slot, and not to at "
-                "most 1; if slots compete for each token, its kind is 'assignment'"
-            )
+            assert total <= 1 + 1e-6, f"attention of the kind 'reading' sums over the tokens to {total:.6g}, above 1"
 
 
 def details_are_of_their_steps(build: Build, cuts: tuple[int, ...] = (1, 4), batch: int = 2, time: int = 7) -> None:
-    """Every detail leads with batch and time, carries no gradient, and is the same if the clip comes in pieces.
-
-    Those about slots have one row for each. Holds trivially for a core that has no details.
-    """
+    """Every detail leads with batch and time, carries no gradient, and is the same if the clip comes in pieces."""
     core, tokens = _core(build, SPEC), _tokens(SPEC, batch, time)
     whole, pieces, state = _run(core, tokens).details, [], None
     for start, stop in zip((0, *cuts), (*cuts, time), strict=True):
@@ -202,8 +184,7 @@ def details_are_of_their_steps(build: Build, cuts: tuple[int, ...] = (1, 4), bat
 def kernels_agree(build: Build, spec: TokenSpec = SPEC) -> None:
     """Law 5, first half: every kernel of its ops that runs here gives the slots and the gradients of the reference.
 
-    The ops are those that the core's modules name in `kernel_op`, as `set_kernel` reads it. Holds trivially for a
-    core without a choice of kernels.
+    The ops are those that the core's modules name in `kernel_op`, as `set_kernel` reads it.
     """
     core = _core(build, spec)
     outputs: dict[str, dict[str, Tensor]] = {}
@@ -230,10 +211,7 @@ def autocast_stays_close(build: Build, device: str = "cpu", spec: TokenSpec = SP
     with torch.autocast(device, torch.bfloat16):
         slots = _run(core, tokens).slots
     error = ((slots.float() - exact).norm() / exact.norm()).item()
-    assert error <= core.autocast_tolerance, (
-        f"the slots are {error:.3g} off under bfloat16 autocast, more than the {core.autocast_tolerance} that "
-        f"{type(core).__name__}.autocast_tolerance promises"
-    )
+    assert error <= core.autocast_tolerance, f"under bfloat16 autocast the slots are {error:.3g} off"
     scalar(slots.float()).backward()
     broken = [n for n, p in _trainable(core) if p.grad is not None and not p.grad.isfinite().all()]
     assert not broken, f"under bfloat16 autocast the gradient of {', '.join(broken)} is not finite"

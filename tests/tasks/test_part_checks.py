@@ -147,13 +147,11 @@ def test_what_a_part_hands_over_wrongly_is_said_with_its_name_and_what_it_promis
     [
         (
             {"encoder": partial(MyEncoder, tokens=None)},
-            "the encoder MyEncoder sets no token_spec, from which the next part is built: let its __init__ announce "
-            "its output, for example self.token_spec = TokenSpec(dim=64, num_tokens=rows * cols, grid=(rows, cols))",
+            "the encoder MyEncoder sets no token_spec, from which the next part is built",
         ),
         (
             {"core": partial(MyCore, slots=None)},
-            "the core MyCore sets no slot_spec, from which the next part is built: let its __init__ announce its "
-            "output, for example self.slot_spec = SlotSpec(num_slots, dim)",
+            "the core MyCore sets no slot_spec, from which the next part is built",
         ),
         ({"core": partial(MyCore, slots=(3, 8))}, "the core MyCore has a tuple as its slot_spec"),
         ({"core": partial(MyCore, slots=TokenSpec(8, 3))}, "the core MyCore has a TokenSpec as its slot_spec"),

@@ -240,5 +240,5 @@ def test_a_score_reads_the_references_of_its_own_name_and_stage():
 def test_a_part_of_one_view_is_refused_where_there_are_several(data, side, name):
     spec = data.spec
     several = replace(spec, **{side: replace(getattr(spec, side), num_views=3)})
-    with pytest.raises(PartError, match=rf"the {name} takes one view per step, and the data has 3"):
+    with pytest.raises(PartError, match=rf"the {name} takes one view per step; the data has 3"):
         Classification(PatchEncoder, SlotSSM, Readout, data_spec=several)

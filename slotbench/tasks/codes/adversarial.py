@@ -54,10 +54,7 @@ class Adversary(nn.Module):
     def __init__(self, channels: int, side: int, weight: float = 0.8, start: int = 10_000):
         super().__init__()
         if side < _SMALLEST:
-            raise ValueError(
-                f"adversarial_weight is {weight}, and the discriminator takes frames of at least {_SMALLEST} x "
-                f"{_SMALLEST} pixels: these have a side of {side}; leave adversarial_weight at 0"
-            )
+            raise ValueError(f"adversarial_weight needs frames of {_SMALLEST} pixels a side, at least; got {side}")
         self.discriminator = PatchDiscriminator(channels)
         self.weight, self.start = weight, start
 

@@ -57,10 +57,7 @@ def chosen_tokenizer(task: str, run: str | None, tokenizer: TokenizerFactory | N
     """The tokenizer of a run, frozen, or a new one."""
     if (run is None) == (tokenizer is None):
         given = "neither is" if run is None else "both are"
-        raise ValueError(
-            f"{task} takes its codes from one tokenizer: give tokenizer_run, the folder of a run of "
-            f"FrameTokenization, or tokenizer, such as PatchKMeans; {given} given"
-        )
+        raise ValueError(f"{task} takes its codes from one tokenizer: give tokenizer_run, or tokenizer; {given} given")
     if tokenizer is None:
         assert run is not None
         return trained_tokenizer(run, frame)
@@ -71,17 +68,11 @@ def frozen_tokenizer(task: str, run: str | None, tokenizer: TokenizerFactory | N
     """`chosen_tokenizer`, which has nothing to train and embeds codes by a table."""
     built = chosen_tokenizer(task, run, tokenizer, frame)
     if any(parameter.requires_grad for parameter in built.parameters()):
-        raise PartError(
-            f"{task} does not train its tokenizer, and {type(built).__name__} has to be trained: train it by "
-            "FrameTokenization and give its run as tokenizer_run, or give PatchKMeans as tokenizer"
-        )
+        raise PartError(f"{type(built).__name__} has to be trained before {task}: give its run as tokenizer_run")
     sizes = [(spec.channels, spec.height, spec.width) for spec in (built.code_spec, frame.codes or built.code_spec)]
     if sizes[0] != sizes[1]:
         here, there = (f"{codes} codes on {rows} x {cols} cells" for codes, rows, cols in sizes)
-        raise PartError(
-            f"the tokenizer {type(built).__name__} has {here}, and the data set stores {there}: give the tokenizer "
-            "that it was prepared with, or prepare it again with this one"
-        )
+        raise PartError(f"the tokenizer {type(built).__name__} has {here}, and the data set stores {there}")
     built.embedding_dim  # noqa: B018  # raises if it has no table
     return built
 

@@ -17,19 +17,12 @@ from slotbench.interfaces import AutoregressiveDecoder, CodeEncoder, DataSpec, D
 from slotbench.metrics.contingency import resized_masks
 from slotbench.metrics.mask_metrics import mask_headline, mask_headlines
 from slotbench.metrics.scores import Score, Stage
+from slotbench.tasks import factories
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, frame_size
 from slotbench.tasks.codes.chosen_tokenizer import chosen_tokenizer, fit_frozen_tokenizer
 from slotbench.tasks.codes.code_scores import CodeScores
 from slotbench.tasks.codes.mask_decoding import MaskDecoding, hidden_gradients
 from slotbench.tasks.codes.tokenizing import CodeSum, fit_tokenizer, reconstruction_loss
-from slotbench.tasks.factories import (
-    CoreFactory,
-    DecoderFactory,
-    EncoderFactory,
-    OptimizerFactory,
-    ScheduleFactory,
-    TokenizerFactory,
-)
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import ClipBy, Decay
@@ -76,13 +69,13 @@ class CodeAutoencoding(AutoencodingTask):
 
     def __init__(
         self,
-        encoder: EncoderFactory,
-        core: CoreFactory,
-        decoder: DecoderFactory,
+        encoder: factories.EncoderFactory,
+        core: factories.CoreFactory,
+        decoder: factories.DecoderFactory,
         tokenizer_run: str | None = None,
-        tokenizer: TokenizerFactory | None = None,
-        optimizer: OptimizerFactory = AdamW,
-        schedule: ScheduleFactory = WarmupCosine,
+        tokenizer: factories.TokenizerFactory | None = None,
+        optimizer: factories.OptimizerFactory = AdamW,
+        schedule: factories.ScheduleFactory = WarmupCosine,
         part_rates: dict[str, float] | None = None,
         constant_parts: tuple[str, ...] = (),
         clip_by: ClipBy = "norm",
@@ -94,7 +87,7 @@ class CodeAutoencoding(AutoencodingTask):
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
-        mask_decoder: DecoderFactory | None = None,
+        mask_decoder: factories.DecoderFactory | None = None,
     ):
         built, codes = None, None
         if data_spec is not None:
@@ -106,10 +99,7 @@ class CodeAutoencoding(AutoencodingTask):
         check_choices(clip_by=(clip_by, ClipBy), loss_sum=(loss_sum, CodeSum))
         check_window(self.core, eval_window)
         if not isinstance(self.decoder, AutoregressiveDecoder):
-            raise PartError(
-                f"CodeAutoencoding needs a decoder that predicts codes one after the other, and "
-                f"{type(self.decoder).__name__} does not: choose AutoregressiveTransformer"
-            )
+            raise PartError(f"CodeAutoencoding needs an AutoregressiveDecoder; got {type(self.decoder).__name__}")
         if isinstance(self.encoder, CodeEncoder) and self.decoder.tables is not None:
             self.encoder.share(self.decoder.tables)
         self.tokenizer = built

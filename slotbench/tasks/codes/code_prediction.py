@@ -15,6 +15,7 @@ from slotbench.data.base import check_choices
 from slotbench.interfaces import AutoregressiveDecoder, CoreOutput, DataSpec, Decoded, PartError, Tokenizer, VideoBatch
 from slotbench.metrics.scores import Score
 from slotbench.nn.gumbel import draw_categories
+from slotbench.tasks import factories
 from slotbench.tasks.codes.chosen_tokenizer import (
     check_stored_codes,
     fit_frozen_tokenizer,
@@ -22,14 +23,6 @@ from slotbench.tasks.codes.chosen_tokenizer import (
     frozen_tokenizer,
 )
 from slotbench.tasks.codes.tokenizing import CodeSum
-from slotbench.tasks.factories import (
-    CoreFactory,
-    DecoderFactory,
-    EncoderFactory,
-    OptimizerFactory,
-    ScheduleFactory,
-    TokenizerFactory,
-)
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
@@ -110,13 +103,13 @@ class CodePrediction(CodeRolloutTask):
 
     def __init__(
         self,
-        encoder: EncoderFactory,
-        core: CoreFactory,
-        decoder: DecoderFactory,
+        encoder: factories.EncoderFactory,
+        core: factories.CoreFactory,
+        decoder: factories.DecoderFactory,
         tokenizer_run: str | None = None,
-        tokenizer: TokenizerFactory | None = None,
-        optimizer: OptimizerFactory = AdamW,
-        schedule: ScheduleFactory = WarmupCosine,
+        tokenizer: factories.TokenizerFactory | None = None,
+        optimizer: factories.OptimizerFactory = AdamW,
+        schedule: factories.ScheduleFactory = WarmupCosine,
         label_smoothing: float = 0.01,
         loss_sum: CodeSum = "frame",
         temperature: float = 1.0,
@@ -148,7 +141,9 @@ class CodePrediction(CodeRolloutTask):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, read)
         assert built is not None  # without a data_spec the line above raises
         check_choices(loss_sum=(loss_sum, CodeSum))
-        self._check_decoder()
+        check_logits(self.decoder, "its output is logits of codes here: give")
+        if isinstance(self.decoder, AutoregressiveDecoder):
+            raise PartError(f"{type(self.decoder).__name__} predicts one cell after the other: choose ResNetDecoder")
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing is a share from 0 to below 1; got {label_smoothing}")
         if temperature < 0:
@@ -165,14 +160,6 @@ class CodePrediction(CodeRolloutTask):
             short_context=short_context,
             num_codes=built.code_spec.channels,
         )
-
-    def _check_decoder(self) -> None:
-        check_logits(self.decoder, "its output is logits of codes here: give")
-        if isinstance(self.decoder, AutoregressiveDecoder):
-            raise PartError(
-                "CodePrediction takes the logits of all cells at once, for a roll-out to draw each on its own, and "
-                f"{type(self.decoder).__name__} predicts one cell after the other: choose ResNetDecoder"
-            )
 
     @property
     def reported(self) -> tuple[Score, ...]:

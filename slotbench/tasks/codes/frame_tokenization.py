@@ -185,10 +185,7 @@ class FrameTokenization(Task):
         if not weight:
             return None
         if self.tokenizer.last_layer is None:
-            raise PartError(
-                f"adversarial_weight is {weight}, and the tokenizer {type(self.tokenizer).__name__} has no last_layer "
-                "at which it is weighed: choose VQGAN or VQVAE, or leave adversarial_weight at 0"
-            )
+            raise PartError(f"adversarial_weight: {type(self.tokenizer).__name__} has no last_layer: choose VQGAN")
         frame = self.data_spec.input
         return Adversary(frame.channels, min(frame.height, frame.width), weight, start)
 

@@ -37,19 +37,13 @@ class MaskDecoding(nn.Module):
         with isolate_rng():
             self.decoder = decoder(slot_spec, frame)
         if isinstance(self.decoder, AutoregressiveDecoder):
-            raise PartError(
-                f"mask_decoder is to paint frames, and {type(self.decoder).__name__} predicts codes: choose a decoder "
-                "with a mask per slot, such as SpatialBroadcastDecoder"
-            )
+            raise PartError(f"mask_decoder: {type(self.decoder).__name__} gives codes, and no masks")
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch) -> Decoded:
         """What it paints, with masks; no gradient passes to the slots."""
         decoded: Decoded = self.decoder(slots.detach(), batch)
         if decoded.masks is None:
-            raise PartError(
-                f"mask_decoder is to give a mask per slot, and {type(self.decoder).__name__} gives none: choose one "
-                "that does, such as SpatialBroadcastDecoder"
-            )
+            raise PartError(f"mask_decoder: {type(self.decoder).__name__} gives no masks")
         return decoded
 
     def loss(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch) -> Float[Tensor, ""]:

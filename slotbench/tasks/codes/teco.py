@@ -18,16 +18,9 @@ from slotbench.nn.linear import lecun_linear
 from slotbench.nn.mask_git import MaskGit
 from slotbench.nn.parameters import without_decay
 from slotbench.nn.vector_quantisation import CosineQuantiser
+from slotbench.tasks import factories
 from slotbench.tasks.codes.chosen_tokenizer import frame_codes, frozen_tokenizer
 from slotbench.tasks.codes.code_prediction import CodeRolloutTask
-from slotbench.tasks.factories import (
-    CoreFactory,
-    DecoderFactory,
-    EncoderFactory,
-    OptimizerFactory,
-    ScheduleFactory,
-    TokenizerFactory,
-)
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
@@ -80,14 +73,14 @@ class TECO(CodeRolloutTask):
 
     def __init__(
         self,
-        encoder: EncoderFactory,
-        core: CoreFactory,
-        decoder: DecoderFactory,
+        encoder: factories.EncoderFactory,
+        core: factories.CoreFactory,
+        decoder: factories.DecoderFactory,
         tokenizer_run: str | None = None,
-        tokenizer: TokenizerFactory | None = None,
+        tokenizer: factories.TokenizerFactory | None = None,
         prior: Callable[[SlotSpec, VideoSpec], MaskGit] = MaskGit,
-        optimizer: OptimizerFactory = AdamW,
-        schedule: ScheduleFactory = WarmupCosine,
+        optimizer: factories.OptimizerFactory = AdamW,
+        schedule: factories.ScheduleFactory = WarmupCosine,
         latent_dim: int = 32,
         num_latent_codes: int = 256,
         latent_code_dim: int = 32,
@@ -140,11 +133,7 @@ class TECO(CodeRolloutTask):
     def _check_parts(self) -> None:
         tokens, slots = self.encoder.token_spec, self.core.slot_spec
         if tokens.grid is None or slots.grid != tokens.grid:
-            raise PartError(
-                f"TECO joins each slot with the latent of its cell, and the core {type(self.core).__name__} makes "
-                f"{slots.num_slots} slots on the grid {slots.grid} of {tokens.num_tokens} cells on the grid "
-                f"{tokens.grid}: choose a core that keeps the grid, such as ConvS5, and ResNetEncoder"
-            )
+            raise PartError(f"TECO needs a core that keeps the grid, such as ConvS5; got {type(self.core).__name__}")
         check_logits(self.decoder, "its output is logits of codes here: give")
 
     def _make_latents(

@@ -27,10 +27,7 @@ FrameError = Literal["squared", "absolute"]
 def checked_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
     """A tokenizer that has just been built, if it announces its codes."""
     if not isinstance(getattr(tokenizer, "code_spec", None), VideoSpec):
-        raise PartError(
-            f"the tokenizer {type(tokenizer).__name__} sets no code_spec, from which the decoder of codes is built: "
-            "let its __init__ say self.code_spec = VideoSpec(channels=num_codes, height=rows, width=cols)"
-        )
+        raise PartError(f"the tokenizer {type(tokenizer).__name__} sets no code_spec, the VideoSpec of its codes")
     return tokenizer
 
 
@@ -54,10 +51,7 @@ def fit_tokenizer(tokenizer: Tokenizer, trainer: Trainer) -> None:
         return
     frames = training_frames(trainer, tokenizer.fit_frames)
     if frames is None:
-        raise PartError(
-            f"{type(tokenizer).__name__} is fitted to frames before the training: give the trainer a SlotDataModule, "
-            "as trainer.fit(task, datamodule=data)"
-        )
+        raise PartError(f"{type(tokenizer).__name__} is fitted to frames: give the trainer a SlotDataModule")
     tokenizer.fit(frames.to(next(iter([*tokenizer.buffers(), *tokenizer.parameters()])).device))
 
 

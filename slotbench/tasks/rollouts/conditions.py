@@ -43,15 +43,9 @@ class Conditions:
     def check(self, encoder: Encoder | None, num_actions: int) -> None:
         """Refuses data without actions and encoders that cannot hide a frame; None where the task hides it itself."""
         if num_actions == 0 and (self.drop_actions or self.frame_mask is not None or not self.eval_actions):
-            raise PartError(
-                "drop_actions, frame_mask and eval_actions are about the actions of a clip, and this data set has "
-                "none: leave them at their defaults, or choose a data set with actions"
-            )
+            raise PartError("drop_actions, frame_mask and eval_actions need actions, and this data set has none")
         if self.frame_mask is not None and encoder is not None and not encoder.hides_frames:
-            raise PartError(
-                f"frame_mask hides frames from the encoder, and {type(encoder).__name__} cannot hide one: put "
-                "it into ActionConditionedEncoder, choose ResNetEncoder with action_dim, or set frame_mask to null"
-            )
+            raise PartError(f"frame_mask: {type(encoder).__name__} cannot hide one: choose ActionConditionedEncoder")
 
     def of_training(self, batch: VideoBatch) -> VideoBatch:
         """The batch with the actions of some clips dropped, at random, and frames hidden in the others."""

@@ -88,7 +88,11 @@ class RolloutTask(SlotTask, Predictor):
     ) -> None:
         """Says how roll-outs are made and scored: the arguments are those of subclasses, and `thresholds_in_test`."""
         check_choices(feedback=(feedback, Feedback))
-        _check_lengths(context, horizon, short_context)
+        for name, count in {"context": context, "horizon": horizon}.items():
+            if count < 1:
+                raise ValueError(f"{name} is {count}; expected a number of frames, at least 1")
+        if short_context is not None and not 1 <= short_context < context:
+            raise ValueError(f"short_context is {short_context}; expected 1 or more, and less than context, {context}")
         frame = self.data_spec.target
         weights.check(frame.channels, min(frame.height, frame.width), context + horizon)
         self.context, self.horizon, self.feedback = context, horizon, feedback
@@ -318,14 +322,3 @@ class RolloutTask(SlotTask, Predictor):
         return {f"baseline|{name}": frames for name, frames in simple.items()} | {
             f"oracle|{name}": frames for name, frames in knowing.items()
         }
-
-
-def _check_lengths(context: int, horizon: int, short_context: int | None) -> None:
-    for name, count in {"context": context, "horizon": horizon}.items():
-        if count < 1:
-            raise ValueError(f"{name} is {count}; expected a number of frames, at least 1")
-    if short_context is not None and not 1 <= short_context < context:
-        raise ValueError(
-            f"short_context is {short_context}; expected fewer frames than the context, {context}, and at least 1, "
-            "or null"
-        )

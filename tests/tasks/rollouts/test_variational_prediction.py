@@ -106,7 +106,7 @@ def test_a_score_of_each_step_stands_beside_baselines(data):
 
 
 def test_a_core_without_a_prior_is_refused(data):
-    with pytest.raises(PartError, match="and SlotSSM has none: choose CWVAE"):
+    with pytest.raises(PartError, match="expected a GenerativeCore, such as CWVAE; got SlotSSM"):
         make_task(data, core=load("cores", "SlotSSM"), decoder=load("decoders", "SpatialBroadcastDecoder"))
 
 

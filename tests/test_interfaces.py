@@ -175,7 +175,7 @@ def test_a_recurrent_core_hands_on_the_kind_of_its_attention() -> None:
         def cell(self, inputs: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
             return state, inputs.mean(-1)[:, None].softmax(-1), state
 
-    with pytest.raises(ValueError, match="a RecurrentCore sets it as a class attribute"):
+    with pytest.raises(ValueError, match="attention_kind=None"):
         Reader()(torch.zeros(2, 3, 5, 4))
 
     class Labelled(Reader):

@@ -148,8 +148,11 @@ BROKEN = {
         ),
     },
     laws.attention_sums_as_its_kind_says: {
-        "calls a reading an assignment": (changed(Reads, attention_kind="assignment"), "from 1 for some token"),
-        "calls an assignment a reading": (changed(Competes, attention_kind="reading"), "not to at most 1"),
+        "calls a reading an assignment": (
+            changed(Reads, attention_kind="assignment"),
+            r"sums over the slots to .* from 1",
+        ),
+        "calls an assignment a reading": (changed(Competes, attention_kind="reading"), "above 1"),
         "has negative attention": (of_attention(lambda attention: attention - 0.5), "none may be negative"),
         "has attention that is not finite": (of_attention(lambda attention: attention * float("nan")), "not finite"),
     },

@@ -147,3 +147,12 @@ def test_a_clip_of_full_size_overflows_nothing():
     for table in (table_of(true, predicted), table_of(true, predicted).int()):
         expected = adjusted_rand_score(true.numpy(), predicted.numpy())
         assert adjusted_rand_index(table)[0].item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_perfect_masks_score_one_with_extra_empty_slots_too():
+    true = torch.randint(0, 5, (3, 200), generator=torch.Generator().manual_seed(0))
+    for table in (contingency(true, true), contingency(true, true, num_predicted=11, num_true=24)):
+        scores = adjusted_rand_index(table), matched_iou(table), matched_iou(table, False), mean_best_overlap(table)
+        for value, valid in scores:
+            assert value.tolist() == [1.0] * 3
+            assert valid.all()

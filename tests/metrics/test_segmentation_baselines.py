@@ -128,3 +128,11 @@ def test_all_baselines_of_seven_slots():
     assert torch.equal(baselines["k-means colour"], kmeans_labels(frames, 7, 0.0))
     assert torch.equal(baselines["k-means colour + position"], kmeans_labels(frames, 7, 1.5))
     assert not same_partition(baselines["k-means colour"], baselines["k-means colour + position"])
+
+
+@pytest.mark.parametrize("position_weight", [0.0, 1.5])
+def test_kmeans_on_noise_comes_near_to_that_of_scikit_learn(position_weight):
+    frames = noise(1, 4, 3, 12, 20)
+    points = points_of(frames[0], position_weight)
+    found = inertia(points, kmeans_labels(frames, 7, position_weight).flatten().numpy())
+    assert found <= 1.03 * KMeans(7, n_init=2, random_state=0).fit(points).inertia_

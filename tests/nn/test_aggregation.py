@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from slotbench.interfaces import gather_values, visible_tokens
-from slotbench.nn.distributed import sum_over_processes
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
@@ -35,8 +34,3 @@ def test_sums_of_many_tokens_neither_overflow_nor_lose_digits_in_half_precision(
 def test_a_token_is_visible_if_any_slot_has_a_share_of_it():
     assignment = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.3]])
     assert visible_tokens(assignment).tolist() == [False, True, True]
-
-
-def test_one_process_is_its_own_sum():
-    x = noise(3)
-    assert sum_over_processes(x) is x

@@ -185,6 +185,10 @@ def test_no_mask_where_none_is_needed(causal, slots, past, monkeypatch):
     assert masks == [None]
 
 
-def test_each_of_the_three_stacked_maps_starts_by_its_own_fan():
-    for part in TemporalAttention(256).query_key_value.weight.chunk(3):
-        assert part.std().item() == pytest.approx((2 / (256 + 256)) ** 0.5, rel=0.02)
+def test_a_clip_goes_on_from_a_cache_of_either_precision():
+    attention, x = TemporalAttention(16, 2), torch.randn(2, 6, 3, 16)
+    exact, (_, cache) = attention(x)[0][:, 3:], attention(x[:, :3])
+    with torch.autocast("cpu", torch.bfloat16):
+        half_cache, continued = attention(x[:, :3])[1], attention(x[:, 3:], cache)[0]
+    for found in (continued, attention(x[:, 3:], half_cache)[0]):
+        assert (found.float() - exact).norm() < 0.02 * exact.norm()

@@ -1,5 +1,6 @@
 """Images of slots are mixed by a softmax over the slots."""
 
+import pytest
 import torch
 from slotbench_plugins.decoders._mixture import mix_slots
 
@@ -15,3 +16,11 @@ def test_a_pixel_is_the_mean_of_the_slots_weighted_by_their_claims():
         torch.testing.assert_close(masks[:, :, slot], share)
         expected += share[:, :, None] * components[:, :, slot]
     torch.testing.assert_close(image, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_shares_are_float32_where_the_images_are_half_as_wide(dtype):
+    components, logits = torch.randn(1, 2, 3, 3, 8, 8).to(dtype), (10 * torch.randn(1, 2, 3, 8, 8)).to(dtype)
+    image, masks = mix_slots(components, logits)
+    assert masks.dtype == image.dtype == torch.float32
+    torch.testing.assert_close(masks.sum(dim=2), torch.ones(1, 2, 8, 8), rtol=0, atol=1e-6)

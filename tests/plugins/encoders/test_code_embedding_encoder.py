@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -46,11 +45,6 @@ def test_a_token_is_of_its_cells_code_and_place_through_a_norm_and_an_mlp():
     normed = (vector - vector.mean()) / (vector.var(unbiased=False) + 1e-5).sqrt()
     hidden = F.relu(encoder.expand.weight @ normed + encoder.expand.bias)
     torch.testing.assert_close(tokens[1, 2, 3], encoder.contract.weight @ hidden + encoder.contract.bias)
-
-
-def test_no_pixel_is_read():
-    encoder, batch = Encoder(FRAME, dim=8), clips(torch.randint(5, (2, 4, 2, 3)))
-    assert torch.equal(encoder(replace(batch, frames=torch.rand_like(batch.frames))), encoder(batch))
 
 
 def test_vectors_that_are_shared_are_counted_once_and_trained_through_both_parts():

@@ -202,4 +202,5 @@ def visible_parts(frames: Frames, masks: Ids) -> Layers:
 
 def _named(name: str, whose: str, suffix: str = "") -> str:
     kind, bar, reference = whose.partition("|")
-    return Reference(kind, f"{name}{suffix}", reference) if bar else f"{name}{whose}{suffix}"
+    named = f"{name}{suffix}"
+    return Reference(kind, named, reference) if bar else f"{name}{whose}{suffix}"  # type: ignore[arg-type]

@@ -61,7 +61,7 @@ def main(command: str, arguments: list[str]) -> int:
         try:
             if settings:
                 model = Model([*others, "--model.core", core, *settings])
-            matches.append(match(core, variable.get(core, variable.get("", "dim")), model, settings, budget))
+            matches.append(match(core, variable.get(core) or variable.get("") or "dim", model, settings, budget))
         except UserError as error:
             if len(cores) == 1:
                 raise

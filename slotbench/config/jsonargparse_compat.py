@@ -88,7 +88,7 @@ def _start_clean(parser: Any, before: Any, now: Any) -> None:
 def _supplied_by_the_task(callable_type: Any, spec: Any) -> Any:
     """Leaves every argument of a schedule but the optimiser to the user, whatever the factory's type is."""
     spec, supplied = _partial_class(callable_type, spec)
-    cls = pkgutil.resolve_name(spec["class_path"]) if supplied else None
+    cls: Any = pkgutil.resolve_name(spec["class_path"]) if supplied else None
     if _is_schedule(cls):
         length = inspect.signature(cls).parameters.get(LENGTHS[0])
         supplied = {1, LENGTHS[0]} if length is not None and length.default is length.empty else {1}

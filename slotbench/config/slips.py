@@ -116,7 +116,7 @@ def argument_names(path: str | type) -> list[str]:
     """The arguments of a class's constructor, those of a dataclass by their fields."""
     try:
         cls = pkgutil.resolve_name(path) if isinstance(path, str) else path
-        parameters, hints = inspect.signature(cls).parameters, get_type_hints(cls.__init__)
+        parameters, hints = inspect.signature(cls).parameters, get_type_hints(cls.__init__)  # type: ignore[misc]
     except (ImportError, AttributeError, TypeError, ValueError, NameError):
         return []
     names = []

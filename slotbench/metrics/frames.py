@@ -157,13 +157,13 @@ class FrameSSIM(FrameMetric):
 
 def frame_metrics(height: int, width: int) -> dict[str, Callable[[Frames, Frames], Tensor]]:
     """The registered metrics of frames of a size, by name."""
-    fitting = registered(FrameMetric).items()
+    fitting = registered(FrameMetric).items()  # type: ignore[type-abstract]
     return {name: one.score for name, one in fitting if one.logged and min(height, width) >= one.smallest}
 
 
 def frame_infos() -> list[MetricInfo]:
     """What the scores of frames are, LPIPS among them."""
-    return [*(one.info for one in registered(FrameMetric).values()), LPIPS_INFO]
+    return [*(one.info for one in registered(FrameMetric).values()), LPIPS_INFO]  # type: ignore[type-abstract]
 
 
 class HorizonCurve(Metric):

@@ -13,7 +13,7 @@ __all__ = ["mask_headline", "mask_headlines", "mask_metrics", "mask_score_infos"
 
 def mask_metrics() -> dict[str, type[SegmentationMetric]]:
     """The registered metrics of masks by the names of their scores, in the order of reports."""
-    return registered(SegmentationMetric)
+    return registered(SegmentationMetric)  # type: ignore[type-abstract]
 
 
 def mask_headlines(*names: str) -> tuple[Score, ...]:

@@ -119,7 +119,7 @@ class Scores(nn.Module, ABC):
         if keep_references and self.wants_references:
             self.references = {name: value for name, value in values.items() if isinstance(name, Reference)}
         elif self._restored:  # they are logged once in each process that trains
-            values |= self.references
+            values = {**values, **self.references}
             self._restored = False
         return values
 

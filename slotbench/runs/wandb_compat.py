@@ -63,7 +63,7 @@ def mirror_settings(is_offline: bool) -> Any:
 
     # wandb's own interval of 15 s would lose that much, the configuration included, when the process is killed
     flush = "x_transaction_log_flush_interval"
-    own = {flush: 1} if flush in wandb.Settings.model_fields else {}
+    own: dict[str, Any] = {flush: 1} if flush in wandb.Settings.model_fields else {}
     # the terminal is ours: a progress bar would fill wandb's log of it
     return wandb.Settings(console="off", silent=is_offline, quiet=True, **own)
 

@@ -38,7 +38,7 @@ def decoded(path: Path) -> Iterator[np.ndarray]:
         open_file(path) as file,
         refused_if_damaged(f"{path} cannot be read as a video", av.FFmpegError),
         # of these containers alone: a playlist would name other files
-        av.open(file, options={"format_whitelist": _CONTAINERS}, metadata_errors="ignore") as movie,
+        av.open(file, "r", options={"format_whitelist": _CONTAINERS}, metadata_errors="ignore") as movie,
     ):
         stream: Any = movie.streams.best("video")
         if stream is None:

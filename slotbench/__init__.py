@@ -42,7 +42,15 @@ def build(name: str, /, *sizes: Any, kind: str | None = None, **arguments: Any) 
         kind: one of `slotbench.registry.KINDS`, needed where components of two kinds have the name.
         arguments: keyword arguments of the class.
     """
-    return _component(name, kind, arguments)(*sizes, **arguments)
+    made = _component(name, kind, arguments)
+    if {"encoder", "decoder"} <= arguments.keys() and "data_spec" not in arguments:  # parts that are built know it
+        shown, wanted = (getattr(arguments[part], "made_for", None) for part in ("encoder", "decoder"))
+        if shown and wanted:
+            arguments["data_spec"] = importlib.import_module("slotbench.interfaces").DataSpec(shown, wanted)
+    component = made(*sizes, **arguments)
+    if sizes:
+        component.made_for = sizes[-1]
+    return component
 
 
 def factory(name: str, /, *, kind: str | None = None, **arguments: Any) -> partial[Any]:

@@ -13,11 +13,7 @@ _PATHS = re.compile(
 
 
 def shortest_keys(keys: Sequence[str], taken: Collection[str] = ()) -> dict[str, str]:
-    """Whole key -> its shortest ending that no other of the keys has; the key itself where there is none.
-
-    Args:
-        keys: of settings, such as "model.core.dim".
-        taken: endings that mean something else.
+    """Whole key -> its shortest ending that no other of the keys has and that is not `taken`; itself if there is none.
 
     >>> shortest_keys(["model.core.dim", "model.encoder.dim", "data.size"])
     {'model.core.dim': 'core.dim', 'model.encoder.dim': 'encoder.dim', 'data.size': 'size'}
@@ -35,9 +31,5 @@ def shortest_keys(keys: Sequence[str], taken: Collection[str] = ()) -> dict[str,
 
 
 def may_be_path(name: str, text: str) -> bool:
-    """Whether the text of a setting of this name may be that of a file or folder.
-
-    >>> may_be_path("lpips_weights", "alexnet.pth"), may_be_path("pixels", "unit")
-    (True, False)
-    """
+    """Whether the text of a setting of this name may be that of a file or folder."""
     return bool(text) and "://" not in text and (_PATHS.fullmatch(name) is not None or "/" in text)

@@ -135,4 +135,4 @@ def test_a_size_that_was_asked_for_is_kept(drawn: Path, folder: Path, capsys: py
     assert run(["predict", str(drawn), *other, "--data.resolution", "32"]) == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "does not fit the model" in error
-    assert "the size of its input" in error
+    assert "set data.resolution and data.channels as they were in training" in error

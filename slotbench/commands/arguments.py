@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Parser", "Report", "expect", "open_device", "positive", "progress_bars", "split_and_load", "write_record"]
 
-Report = Callable[[str, int, int], None]
-"""Takes a name, how much of it is done, and the total, 0 if it is not known."""
+Report = Callable[[str, int, int], None]  # a name, how much of it is done, and the total, 0 if it is not known
 
 
 class Parser(argparse.ArgumentParser):

@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slotbench.commands.arguments import Parser, open_device, progress_bars, split_and_load, write_record
+from slotbench.commands.arguments import Parser, open_device, positive, progress_bars, split_and_load, write_record
 from slotbench.config.tree import typed_settings
-from slotbench.errors import UserError
+from slotbench.errors import UserError, did_you_mean
 from slotbench.runs.checkpoint_choice import DEFAULT
 
 if TYPE_CHECKING:
@@ -23,7 +23,12 @@ __all__ = ["main"]
 def main(command: str, arguments: list[str]) -> int:
     """Probes the run that is named first."""
     options, rest = split_and_load(arguments)
-    given, settings = _parser().parse_known_args(rest)
+    given, settings = (parser := _parser()).parse_known_args(rest)
+    for word in settings:
+        if word.startswith("--") and not word.startswith("--data."):
+            parser.error(f"probe has no argument {word}{did_you_mean(word, parser._option_string_actions)}")
+    if min(given.object, default=0) < 0:
+        parser.error(f"--object {min(given.object)}: rows are counted from 0")
     if given.fit_split == given.split:
         raise UserError(f"--fit-split and --split are both {given.split}; heads are scored on clips not fitted to")
     from slotbench.config.run_loading import load_with_settings
@@ -38,11 +43,7 @@ def main(command: str, arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    description = (
-        "Fits a linear head and a two-layer one to a run's frozen slots, to read the objects' attributes off them, and "
-        "scores them on other clips: accuracy for classes, R^2 for numbers, beside what is right without looking. "
-        "Prints a table and writes RUN/probe.json. --data.ARGUMENT VALUE changes the run's data set."
-    )
+    description = "Reads attributes of objects off a run's frozen slots. --data.ARGUMENT VALUE changes the run's data set."
     parser = Parser("slotbench probe", description)
     add = parser.add_argument
     add("run", metavar="RUN")
@@ -51,14 +52,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--scope", choices=["video", "frame"], default="video", help="whether an object keeps its slot (default: yes)")
     add("--head", choices=["linear", "mlp", "both"], default="both", help="what is fitted (default: both)")
     add("--fit-split", choices=["train", "val"], default="train", help="clips to fit to (default: train)")
-    add("--fit-clips", type=int, default=500, help="how many at most (default: 500)")
+    add("--fit-clips", type=positive, default=500, help="how many at most (default: 500)")
     add("--split", choices=["val", "test"], default="test", help="clips to score on, other ones (default: test)")
-    add("--clips", type=int, default=500, help="how many at most (default: 500)")
+    add("--clips", type=positive, default=500, help="how many at most (default: 500)")
     add("--categorical", action="append", default=[], help="an entry of the data's objects to read as a class")
     add("--continuous", action="append", default=[], help="an entry of the data's objects to read as numbers")
     add("--object", type=int, action="append", default=[], help="this object alone, by its row in the annotations")
-    add("--min-pixels", type=int, default=1, help="an object with fewer visible pixels in a frame is left out of it")
-    add("--restarts", type=int, default=5, help="random starts of the matching by position (default: 5)")
+    add("--min-pixels", type=positive, default=1, help="an object with fewer visible pixels is left out (default: 1)")
+    add("--restarts", type=positive, default=5, help="random starts of the matching by position (default: 5)")
     add("--seed", type=int, default=0, help="of these starts and of the two-layer head (default: 0)")
     add("--device", choices=["cpu", "cuda"], help="where to compute (default: cuda where there is one)")
     add("--out", type=Path, help="where to write the results (default: RUN/probe.json)")

@@ -43,7 +43,7 @@ def main(command: str, arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    description = "Reads attributes of objects off a run's frozen slots. --data.ARGUMENT VALUE changes the run's data set."
+    description = "Reads attributes of objects off a run's frozen slots. --data.ARGUMENT VALUE changes its data set."
     parser = Parser("slotbench probe", description)
     add = parser.add_argument
     add("run", metavar="RUN")

@@ -119,7 +119,7 @@ class Scores(nn.Module, ABC):
         if keep_references and self.wants_references:
             self.references = {name: value for name, value in values.items() if isinstance(name, Reference)}
         elif self._restored:  # they are logged once in each process that trains
-            values = {**values, **self.references}
+            values |= self.references  # type: ignore[arg-type]
             self._restored = False
         return values
 

@@ -143,22 +143,14 @@ class ClipCache(ClipSource):
         if counts != {len(self.lengths)}:
             raise DataFilesError(f"{folder} is damaged: its files differ in their numbers of videos; prepare it anew")
 
-    def check(
-        self,
-        resolution: int,
-        needs: Mapping[str, bool] = MappingProxyType({}),
-        views: int | None = None,
-        **arguments: Any,
-    ) -> None:
+    def check(self, needs: Mapping[str, bool] = MappingProxyType({}), **arguments: Any) -> None:
         """Checks that the cache was prepared with the arguments of the data set that reads it.
 
         Args:
-            resolution: pixels per side of the frames.
             needs: arguments that, where they are true, the cache must have been prepared with.
-            views: cameras of each step; None where frames have no axis of views.
             arguments: all other arguments that decide what it holds.
         """
-        for name, asked in {"resolution": resolution, **arguments}.items():
+        for name, asked in arguments.items():
             if (held := self.description.get(name)) != asked:
                 raise DataFilesError(
                     f"the cache {self.folder} was prepared with {name} {held}, and {name} is {asked}: set data.{name} "
@@ -170,10 +162,6 @@ class ClipCache(ClipSource):
                     f"the cache {self.folder} was prepared without {name}: prepare another with --{name} true, or set "
                     f"data.{name} to false"
                 )
-        shape = self.fields["frames"]
-        seen = () if views is None else (views,)
-        if shape != (arguments.get("video_frames", shape[0]), *seen, 3, resolution, resolution):
-            raise DataFilesError(f"the cache {self.folder} is damaged: its frames are {shape}; prepare it anew")
 
     @property
     def code_spec(self) -> VideoSpec | None:

@@ -40,10 +40,12 @@ class ClipSource(ABC):
     Attributes:
         lengths: frames of each video.
         stride: frames of the file from one frame to the next.
+        beneath: the source that this one shows in another form, which names its videos; None where there is none.
     """
 
     lengths: np.ndarray
     stride: int = 1
+    beneath: ClipSource | None = None
 
     @abstractmethod
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
@@ -54,20 +56,22 @@ class ClipSource(ABC):
 
     def name(self, video: int, start: int) -> str | None:
         """Name of the clip of `video` from frame `start` on, for files about it; None by default."""
-        return None
+        return None if self.beneath is None else self.beneath.name(video, start)
 
     def video_name(self, video: int) -> str | None:
         """Name of a whole video, for files about it; None by default."""
-        return None
+        return None if self.beneath is None else self.beneath.video_name(video)
 
     def origin(self, video: int) -> str:
         """Where a video is from, for messages: its file, or its number in the file that holds it."""
+        if self.beneath is not None:
+            return self.beneath.origin(video)
         place = getattr(self, "path", None) or getattr(self, "folder", None) or type(self).__name__
         return f"{place}, video {video}"
 
     def view(self, video: int) -> View | None:
         """The part of a video's frames that is read; None, by default, if that is not known."""
-        return None
+        return None if self.beneath is None else self.beneath.view(video)
 
 
 class ClipReader(ClipSource):

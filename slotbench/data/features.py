@@ -198,14 +198,14 @@ def write_features(
         lengths = clips.source.lengths[clips.videos]
         if lengths.min() != lengths.max():
             raise DataFilesError(f"the videos of the {split} split have {lengths.min()} to {lengths.max()} frames")
-        about = description | {"split": split, "videos": len(clips.videos)}
-        tell = (lambda what, done, total: None) if report is None else report
-        told = partial(_told, tell, split, len(clips.videos))
+        total = len(clips.videos)
+        about = description | {"split": split, "videos": total}
+
+        def told(done: int, split: str = split, total: int = total) -> None:
+            if report is not None:
+                report(split, done, total)
+
         write_cache(out / split, partial(_featured, clips, extract, resolution, jobs), about, (), told)
-
-
-def _told(report: Report, split: str, total: int, done: int) -> None:
-    report(split, done, total)
 
 
 def _featured(

@@ -14,7 +14,7 @@ from torch import Tensor
 from slotbench.data.base import Split, check_counts
 from slotbench.data.cameras import in_frame_of, pixel_rays
 from slotbench.data.clips import ClipSource, StoredVideos
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec, View
+from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["Frame", "PosedData", "PosedVideos", "split_views"]
 
@@ -95,13 +95,13 @@ class PosedVideos(ClipSource):
         per_clip: bool = False,
         per_view: Sequence[str] = ("depth",),
     ) -> None:
-        self.source, self.num_shown, self.focal, self.frame = source, num_shown, focal, frame
+        self.beneath, self.num_shown, self.focal, self.frame = source, num_shown, focal, frame
         self.per_clip, self.per_view = per_clip, per_view
         self.lengths, self.stride = source.lengths, source.stride
 
     def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
         """Clips, with `rays` and `held_out`."""
-        batch = self.source.read(videos, starts, num_frames)
+        batch = self.beneath.read(videos, starts, num_frames)
         if self.focal is not None:
             batch.objects["focal"] = torch.full((len(batch),), self.focal)
         places = zip(videos, starts, strict=True)
@@ -111,22 +111,6 @@ class PosedVideos(ClipSource):
     def _order(self, video: int, start: int, count: int) -> np.ndarray:
         seed = np.random.SeedSequence([_VIEWS, video, start + 1 if self.per_clip else 0])
         return np.random.default_rng(seed).permutation(count)
-
-    def name(self, video: int, start: int) -> str | None:
-        """That of the source."""
-        return self.source.name(video, start)
-
-    def video_name(self, video: int) -> str | None:
-        """That of the source."""
-        return self.source.video_name(video)
-
-    def origin(self, video: int) -> str:
-        """That of the source."""
-        return self.source.origin(video)
-
-    def view(self, video: int) -> View | None:
-        """That of the source."""
-        return self.source.view(video)
 
 
 class PosedData(StoredVideos):

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from slotbench.data.base import Split, leave_signals_to_the_main_process
 from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
@@ -71,17 +70,6 @@ def processes_for(asked: int | None, pieces: int) -> int:
     return asked or max(1, min(cores, pieces // _WORTH_A_PROCESS))
 
 
-class _Pieces(Dataset[VideoBatch]):
-    def __init__(self, work: Callable[[Any], VideoBatch], pieces: Sequence[Any]) -> None:
-        self.work, self.pieces = work, pieces
-
-    def __len__(self) -> int:
-        return len(self.pieces)
-
-    def __getitem__(self, index: int) -> VideoBatch:
-        return self.work(self.pieces[index])
-
-
 def in_order(work: Callable[[Any], VideoBatch], pieces: Sequence[Any], jobs: int) -> Iterator[VideoBatch]:
     """Yields `work(piece)` for every piece in order, whichever of `jobs` processes computes it.
 
@@ -89,9 +77,16 @@ def in_order(work: Callable[[Any], VideoBatch], pieces: Sequence[Any], jobs: int
     """
     if jobs == 1 or len(pieces) < 2:
         return map(work, pieces)
-    workers = min(jobs, len(pieces))
-    init = leave_signals_to_the_main_process
-    return iter(ResumableLoader(_Pieces(work, pieces), batch_size=None, num_workers=workers, worker_init_fn=init))
+    # without a batch size the loader hands each piece to `collate_fn`, in the worker
+    return iter(
+        ResumableLoader(
+            pieces,  # type: ignore[arg-type]  # a sequence is a data set
+            batch_size=None,
+            collate_fn=work,
+            num_workers=min(jobs, len(pieces)),
+            worker_init_fn=leave_signals_to_the_main_process,
+        )
+    )
 
 
 def cache_videos(

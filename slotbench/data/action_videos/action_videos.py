@@ -116,19 +116,16 @@ class ActionVideos(PreparableVideos):
         look = (self.video_frames, self.resolution, self.num_actions, self.action_offset)
         return Recordings(self._files[stored], *look, self.frames_name, self.actions_name, self.timed, keep)
 
-    def describe(self, stored: str, source: Recordings) -> dict[str, Any]:
+    def describe(self, stored: str, source: Recordings | None = None) -> dict[str, Any]:
         """The set, the split, and the arguments that frames and actions depend on."""
-        return {"split": stored, "resolution": self.resolution, **self._look()}
+        names = ("resolution", "video_frames", "num_actions", "action_offset")
+        return {"set": type(self).__name__, "split": stored, **{name: getattr(self, name) for name in names}}
 
     def opened(self, stored: str) -> ClipCache:
         """The cache of a split, of frames and actions in this form."""
         cache = ClipCache(self.path / stored)
-        cache.check(self.resolution, split=stored, **self._look())
+        cache.check(**self.describe(stored))
         return cache
-
-    def _look(self) -> dict[str, Any]:
-        look = {"video_frames": self.video_frames, "num_actions": self.num_actions, "action_offset": self.action_offset}
-        return {"set": type(self).__name__, **look}
 
     def _folder(self, stored: str) -> Path | None:
         names = [stored, _OTHER_NAMES.get(stored, stored)]

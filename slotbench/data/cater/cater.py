@@ -113,7 +113,7 @@ class CATER(SlotDataModule, Preparable):
         """The decoded videos: of `path` if that is a cache, or of the user's cache folder, written at first use."""
         if is_cache(self.path / "videos"):
             cache = ClipCache(self.path / "videos")
-            cache.check(self.resolution, {"scenes": self.scenes})
+            cache.check({"scenes": self.scenes}, resolution=self.resolution)
             return cache
         names = self._names()
         about = self._description(names) | {"path": str(self.path.resolve())}

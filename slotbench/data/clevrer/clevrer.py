@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
-from slotbench.data.clevrer.videos import LAYOUT, TIMED, ClevrerVideos, find_places
+from slotbench.data.clevrer.videos import TIMED, ClevrerVideos, folder_of
 from slotbench.data.clip_cache import ClipCache
 from slotbench.data.clips import ClipSource
 from slotbench.data.formats.images import Fit
 from slotbench.data.preparing import PreparableVideos
-from slotbench.errors import DataFilesError
 
 __all__ = ["CLEVRER"]
 
@@ -90,31 +89,23 @@ class CLEVRER(PreparableVideos):
 
     def has(self, stored: str) -> bool:
         """Whether there are movies of this split."""
-        return find_places(self.path, stored) is not None
+        return folder_of(self.path, "video", stored) is not None
 
     def released(self, stored: str, keep: bool = True) -> ClevrerVideos:
         """The videos of a split in mp4 files."""
-        places = find_places(self.path, stored)
-        if places is None:
-            what = "has no such videos" if self.path.is_dir() else "does not exist"
-            raise DataFilesError(f"no {stored} split of CLEVRER: the folder {self.path} {what}; {LAYOUT}")
-        if self.annotations and places.annotations is None and stored != "test":
-            raise DataFilesError(
-                f"{self.path} has no annotations of the {stored} split; give annotations: false to do without; {LAYOUT}"
-            )
         fit = Fit(self.resolution, self.resolution, crop=self.fit == "crop")
-        return ClevrerVideos(places, fit, self.stride, self.masks, self.annotations, keep)
+        return ClevrerVideos(self.path, stored, fit, self.stride, self.masks, self.annotations, keep)
 
     def describe(self, stored: str, source: ClevrerVideos) -> dict[str, Any]:
         """The set, the split, and the arguments that frames, masks and annotations depend on."""
         look = {"resolution": self.resolution, "fit": self.fit, "stride": self.stride, "masks": self.masks}
-        return {"set": "clevrer", "split": stored, **look, "annotations": source.annotations}
+        return {"set": "clevrer", "split": stored, **look, "annotations": source.annotations is not None}
 
     def opened(self, stored: str) -> ClipCache:
         """The cache of a split, of frames in this form."""
         cache = _Prepared(self.path / stored, self.stride)
         needs = {"masks": self.masks, "annotations": self.annotations and stored != "test"}
-        cache.check(self.resolution, needs, set="clevrer", split=stored, fit=self.fit, stride=self.stride)
+        cache.check(needs, set="clevrer", split=stored, resolution=self.resolution, fit=self.fit, stride=self.stride)
         if not self.masks:
             cache.fields.pop("masks", None)
         return cache

@@ -21,7 +21,7 @@ from slotbench.data.formats.movies import MovieFile, keep_movies
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import View
 
-__all__ = ["LAYOUT", "TIMED", "ClevrerVideos", "find_places", "pseudo_masks", "read_annotation"]
+__all__ = ["LAYOUT", "TIMED", "ClevrerVideos", "folder_of", "pseudo_masks", "read_annotation"]
 
 TIMED = ("positions", "velocities", "inside_view", "collisions")
 """The entries of `objects` that have an axis of frames after that of videos."""
@@ -38,44 +38,22 @@ _NAME = re.compile(r"video_(\d{5})\.mp4")
 _BLOCK = 1000  # videos of a folder
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where the files of a split are.
-
-    Attributes:
-        videos: the folder of the movies.
-        annotations: the folder of the annotations; None where there is none.
-        proposals: the folder of the detections; None where there is none.
-    """
-
-    videos: Path
-    annotations: Path | None
-    proposals: Path | None
-
-
-def find_places(path: Path, stored: str) -> Places | None:
-    """The folders of a split, "train", "validation" or "test"; None without its videos."""
+def folder_of(path: Path, kind: str, stored: str) -> Path | None:
+    """The folder of the "video" or "annotation" files of a split, "train", "validation" or "test"; None without one."""
     names = (stored, "val") if stored == "validation" else (stored,)
-
-    def first(kind: str) -> Path | None:
-        tried = [path / f"{kind}s" / name for name in names] + [path / f"{kind}_{name}" for name in names]
-        return next((folder for folder in tried if folder.is_dir()), None)
-
-    videos, proposals = first("video"), path / "derender_proposals"
-    if videos is None:
-        return None
-    return Places(videos, first("annotation"), proposals if proposals.is_dir() else None)
+    tried = [path / f"{kind}s" / name for name in names] + [path / f"{kind}_{name}" for name in names]
+    return next((folder for folder in tried if folder.is_dir()), None)
 
 
-def movies_of(places: Places) -> dict[int, Path]:
+def movies_of(folder: Path) -> dict[int, Path]:
     """The movies of a split by number, in order, without the one whose annotation is broken."""
     found: dict[int, Path] = {}
     for pattern in ("video_*.mp4", "video_*-*/video_*.mp4"):
-        for file in places.videos.glob(pattern):
+        for file in folder.glob(pattern):
             if (match := _NAME.fullmatch(file.name)) and int(match[1]) not in _BROKEN:
                 found[int(match[1])] = file
     if not found:
-        raise DataFilesError(f"there is no video in {places.videos}; {LAYOUT}")
+        raise DataFilesError(f"there is no video in {folder}; {LAYOUT}")
     return dict(sorted(found.items()))
 
 
@@ -83,13 +61,25 @@ class ClevrerVideos(ClipReader):
     """The videos of a split."""
 
     def __init__(
-        self, places: Places, fit: Fit, stride: int = 1, masks: bool = True, annotations: bool = True, keep: bool = True
-    ) -> None:
-        self.places, self.fit, self.stride = places, fit, stride
-        movies = {number: MovieFile(file, fit if keep else None) for number, file in movies_of(places).items()}
+        self, path: Path, stored: str, fit: Fit, stride: int = 1, masks: bool = True, annotations: bool = True,
+        keep: bool = True,
+    ) -> None:  # fmt: skip
+        videos, self.annotations = folder_of(path, "video", stored), folder_of(path, "annotation", stored)
+        if videos is None:
+            what = "has no such videos" if path.is_dir() else "does not exist"
+            raise DataFilesError(f"no {stored} split of CLEVRER: the folder {path} {what}; {LAYOUT}")
+        if annotations and self.annotations is None and stored != "test":
+            raise DataFilesError(
+                f"{path} has no annotations of the {stored} split; give annotations: false to do without; {LAYOUT}"
+            )
+        self.annotations = self.annotations if annotations else None
+        self.proposals = path / "derender_proposals" if masks else None
+        if self.proposals is not None and not self.proposals.is_dir():
+            raise DataFilesError(f"there is no folder {self.proposals}; give masks: false to do without")
+        self.fit, self.stride = fit, stride
+        movies = {number: MovieFile(file, fit if keep else None) for number, file in movies_of(videos).items()}
         keep_movies(movies.values())
         self.numbers, self.movies = list(movies), list(movies.values())
-        self.masks, self.annotations = masks, annotations and places.annotations is not None
         self.lengths = np.full(len(self.movies), -(-_FRAMES // stride))
 
     def name(self, video: int, start: int) -> str:
@@ -115,29 +105,26 @@ class ClevrerVideos(ClipReader):
         if movie.length != _FRAMES:
             raise DataFilesError(f"{movie.path} does not have {_FRAMES} frames; move it away")
         clip = {"frames": found, "number": np.array(number)}
-        annotation = self._annotation(number) if self.annotations else None
+        annotation = None if self.annotations is None else read_annotation(_file(self.annotations, number))
         if annotation is not None:
             clip |= _log(annotation, frames, self.stride)
-        if self.masks:
-            if self.places.proposals is None:
-                folder = self.places.videos.parent
-                raise DataFilesError(f"no derender_proposals beside {folder}; give masks: false to do without")
+        if self.proposals is not None:
             known = None if annotation is None else annotation.appearances
-            file = self.places.proposals / f"proposal_{number:05d}.json"
+            file = self.proposals / f"proposal_{number:05d}.json"
             clip["masks"] = self.fit.masks(pseudo_masks(file, frames, movie.size, known))
         return clip
 
-    def _annotation(self, number: int) -> ClevrerAnnotation:
-        folder = self.places.annotations
-        assert folder is not None
-        name, block = f"annotation_{number:05d}.json", number // _BLOCK * _BLOCK
-        file = folder / f"annotation_{block:05d}-{block + _BLOCK:05d}" / name
-        return read_annotation(file if file.is_file() or not (folder / name).is_file() else folder / name, _FRAMES)
+
+def _file(folder: Path, number: int) -> Path:
+    """The annotation of a video, in a folder of a thousand, or beside all others."""
+    name, block = f"annotation_{number:05d}.json", number // _BLOCK * _BLOCK
+    file = folder / f"annotation_{block:05d}-{block + _BLOCK:05d}" / name
+    return file if file.is_file() else folder / name
 
 
 def _log(annotation: ClevrerAnnotation, frames: Sequence[int], stride: int) -> dict[str, np.ndarray]:
     """The entries of `objects` from an annotation, padded."""
-    count, appearances = len(annotation.appearances), annotation.appearances
+    count = len(annotation.appearances)
     # what happened in frames that are not shown belongs to the next one that is
     since = [annotation.collisions[max(0, frame - stride + 1) : frame + 1].any(0) for frame in frames]
     timed = {
@@ -145,17 +132,13 @@ def _log(annotation: ClevrerAnnotation, frames: Sequence[int], stride: int) -> d
         "velocities": annotation.velocities[list(frames)],
         "inside_view": annotation.inside[list(frames)],
     }
-    labels = {
-        "color_label": [COLORS.index(color) for color, _, _ in appearances],
-        "material_label": [MATERIALS.index(material) for _, material, _ in appearances],
-        "shape_label": [SHAPES.index(shape) for _, _, shape in appearances],
-    }
+    labels = zip(("color_label", "material_label", "shape_label"), annotation.labels.T, strict=True)
     return {
         "num_objects": np.array(count),
         "present": np.arange(MOST_OBJECTS) < count,
         "collisions": padded(padded(np.stack(since), MOST_OBJECTS, axis=1), MOST_OBJECTS, axis=2),
         **{name: padded(values, MOST_OBJECTS, axis=1) for name, values in timed.items()},
-        **{name: padded(np.array(values), MOST_OBJECTS, fill=-1) for name, values in labels.items()},
+        **{name: padded(values, MOST_OBJECTS, fill=-1) for name, values in labels},
     }
 
 
@@ -184,6 +167,7 @@ class ClevrerAnnotation:
 
     Attributes:
         appearances: of each object.
+        labels: places in `COLORS`, `MATERIALS` and `SHAPES` "objects 3".
         positions: in the simulator's units "time objects 3".
         velocities: "time objects 3".
         inside: whether an object is inside the camera's view; it may be hidden all the same "time objects".
@@ -191,57 +175,41 @@ class ClevrerAnnotation:
     """
 
     appearances: list[Appearance]
+    labels: np.ndarray
     positions: np.ndarray
     velocities: np.ndarray
     inside: np.ndarray
     collisions: np.ndarray
 
 
-def read_annotation(path: Path, num_frames: int) -> ClevrerAnnotation:
+def read_annotation(path: Path) -> ClevrerAnnotation:
     """The annotation in a file. An object that a frame does not list is outside the view in it, and at 0."""
-    parse = partial(_parsed, num_frames=num_frames)
-    return read_annotations(path, parse, "annotations", _ANNOTATIONS)
+    return read_annotations(path, _parsed, "annotations", _ANNOTATIONS)
 
 
-def _parsed(content: dict[str, Any], num_frames: int) -> ClevrerAnnotation:
+def _parsed(content: dict[str, Any]) -> ClevrerAnnotation:
     properties = content["object_property"]
-    if not 1 <= len(properties) <= MOST_OBJECTS:
-        raise ValueError(f"{len(properties)} objects")
-    places = {int(item["object_id"]): index for index, item in enumerate(properties)}
-    appearances = [(str(item["color"]), str(item["material"]), str(item["shape"])) for item in properties]
-    if len(places) < len(properties) or len(set(appearances)) < len(properties):
-        raise ValueError("two objects are alike")
-    for color, material, shape in appearances:
-        if color not in COLORS or material not in MATERIALS or shape not in SHAPES:
-            raise ValueError(f"an object that is {color[:20]!r}, {material[:20]!r} and {shape[:20]!r}")
-    count = len(properties)
-    positions, velocities = (np.zeros((num_frames, count, 3)) for _ in range(2))
-    inside = np.zeros((num_frames, count), bool)
+    places = {item["object_id"]: index for index, item in enumerate(properties)}
+    appearances = [_appearance(item) for item in properties]
+    count = len(set(appearances))
+    if not 1 <= count == len(places) == len(properties) <= MOST_OBJECTS:
+        raise ValueError(f"{len(properties)} objects, or two are alike")
+    labels = [
+        (COLORS.index(color), MATERIALS.index(material), SHAPES.index(shape)) for color, material, shape in appearances
+    ]
+    positions, velocities = (np.zeros((_FRAMES, count, 3), np.float32) for _ in range(2))
+    inside, collisions = np.zeros((_FRAMES, count), bool), np.zeros((_FRAMES, count, count), bool)
     steps = content["motion_trajectory"]
-    if sorted(int(step["frame_id"]) for step in steps) != list(range(num_frames)):
-        raise ValueError(f"its frames are not 0 to {num_frames - 1}")
+    if sorted(step["frame_id"] for step in steps) != list(range(_FRAMES)):
+        raise ValueError(f"its frames are not 0 to {_FRAMES - 1}")
     for step in steps:
-        frame = step["frame_id"]
         for item in step["objects"]:
-            place = places[int(item["object_id"])]
-            positions[frame, place] = _vector(item["location"])
-            velocities[frame, place] = _vector(item["velocity"])
-            inside[frame, place] = item["inside_camera_view"] is True
-    collisions = np.zeros((num_frames, count, count), bool)
+            at = step["frame_id"], places[item["object_id"]]
+            positions[at], velocities[at], inside[at] = item["location"], item["velocity"], item["inside_camera_view"]
     for event in content["collision"]:
-        frame = int(event["frame_id"])
-        first, second = (places[int(number)] for number in event["object_ids"])
-        if not 0 <= frame < num_frames:
-            raise ValueError(f"a collision in frame {frame}")
-        collisions[frame, first, second] = collisions[frame, second, first] = True
-    return ClevrerAnnotation(
-        appearances, positions.astype(np.float32), velocities.astype(np.float32), inside, collisions
-    )
-
-
-def _vector(value: Any) -> list[float]:
-    x, y, z = value
-    return [float(x), float(y), float(z)]
+        first, second = (places[number] for number in event["object_ids"])
+        collisions[event["frame_id"], first, second] = collisions[event["frame_id"], second, first] = True
+    return ClevrerAnnotation(appearances, np.array(labels), positions, velocities, inside, collisions)
 
 
 def pseudo_masks(

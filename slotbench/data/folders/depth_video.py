@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -41,8 +40,6 @@ class DepthVideo(VideoFolder):
             as SAVi++ has it (0.75); 1 for whole images.
         options: see `VideoFolder`.
     """
-
-    maps: ClassVar[Sequence[str]] = (MASKS, DEPTH, VALID)
 
     def __init__(
         self, path: str, unit: DepthUnit | float, invalid: float = 0.0, crop: float = 1.0, **options: Any

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 from slotbench.data.base import Split
-from slotbench.data.folders.frame_maps import DEPTH, MASKS, VALID, name_of
-from slotbench.data.folders.names import ARRAYS, IMAGES, MOVIES, STACKS, folder_named, visible
+from slotbench.data.folders.frame_maps import DEPTH, MASKS, VALID
+from slotbench.data.folders.names import ARRAYS, IMAGES, MOVIES, folder_named, visible
 from slotbench.data.folders.video_files import FrameFolder, VideoFile, is_one_frame, open_video
 from slotbench.data.formats.images import Fit
 from slotbench.data.formats.movies import MovieFile, keep_movies
@@ -17,7 +17,6 @@ from slotbench.errors import DataFilesError, listing
 
 __all__ = ["FoundVideos", "find_videos", "has_splits", "reading_of"]
 
-_MAPS = (MASKS, DEPTH, VALID)
 _EXPECTED = (
     f"expected a folder of videos ({', '.join((*MOVIES, '.gif', *ARRAYS))}), or of folders of images "
     f"({', '.join(IMAGES)}), or one of these itself"
@@ -42,74 +41,49 @@ def has_splits(path: Path) -> bool:
     return any(folder_named(path, name).is_dir() for name in get_args(Split))
 
 
-def find_videos(path: Path, split: Split, maps: Sequence[str] = (MASKS,), fit: Fit | None = None) -> FoundVideos:
+def find_videos(path: Path, split: Split, fit: Fit | None = None) -> FoundVideos:
     """The videos of a split, and what lies beside them.
 
     Args:
         path: the folder, or one video.
         split: whose.
-        maps: the folders beside videos that are read with them.
         fit: how movies are kept in the user's cache folder; decodes those that are not there yet.
     """
     if not path.exists():
         raise DataFilesError(f"there is nothing at {path}; {_EXPECTED}")
-    if not path.is_dir():
+    if path.is_dir():
+        folder = folder_named(path, split) if has_splits(path) else path
+        if not folder.is_dir():
+            raise DataFilesError(f"there is no video in {folder}; {_EXPECTED}")
+        found = _in_folder(folder, fit)
+    else:
         alone = open_video(path, fit)
         if alone is None:
             raise DataFilesError(f"{path} is no video; {_EXPECTED}")
         found = FoundVideos([alone], [])
-    else:
-        folder = folder_named(path, split) if has_splits(path) else path
-        if not folder.is_dir():
-            raise DataFilesError(f"there is no video in {folder}; {_EXPECTED}")
-        found = _in_folder(folder, maps, fit)
-        if folder != path:
-            beside = [file.name for file in visible(path) if file.name.lower() not in get_args(Split)]
-            found.left_out.extend(f"{name} (beside the splits)" for name in beside)
     keep_movies(found.videos)
     return found
 
 
-def _in_folder(folder: Path, maps: Sequence[str], fit: Fit | None) -> FoundVideos:
-    inside = [file for file in visible(folder) if file.name.lower() not in _MAPS]
-    images = [file for file in inside if file.suffix.lower() in IMAGES and not file.is_dir()]
-    others = [file for file in inside if file not in set(images) and _looks_like_a_video(file)]
-    stacks = bool(images) and images[0].suffix.lower() in STACKS and open_video(images[0]) is not None
-    if not others and not stacks and (alone := FrameFolder.open(folder)) is not None:
-        return FoundVideos([alone], [name for name in alone.others if name not in _MAPS])
+def _in_folder(folder: Path, fit: Fit | None) -> FoundVideos:
     videos, left_out = [], []
-    for file in inside:
-        video = None if file.name.lower() == "mask" and file.is_dir() else open_video(file, fit)
+    for file in visible(folder):
+        name = file.name.lower()
+        if name in (MASKS, DEPTH, VALID):
+            continue
+        video = None if name == "mask" or is_one_frame(file) else open_video(file, fit)
         # a movie is counted when it is decoded
         if video is not None and (isinstance(video, MovieFile) or video.length):
             videos.append(video)
-            left_out += [f"{file.name}/{name}" for name in video.others] if isinstance(video, FrameFolder) else []
         else:
-            left_out.append(f"{file.name} (call it {MASKS})" if file.name.lower() == "mask" else file.name)
-    left_out += _unread_maps(folder, videos, maps)
+            left_out.append(f"{file.name} (call it {MASKS})" if name == "mask" else file.name)
+    if not videos and (alone := FrameFolder.open(folder)) is not None:
+        frames = {file.name for file in alone.files}
+        return FoundVideos([alone], [name for name in left_out if name not in frames])
     if not videos:
         more = f"; {listing(left_out, 4)} is none" if left_out else ""
         raise DataFilesError(f"there is no video in {folder}; {_EXPECTED}{more}")
     return FoundVideos(videos, left_out)
-
-
-def _looks_like_a_video(file: Path) -> bool:
-    if file.is_dir():
-        return any(inside.suffix.lower() in IMAGES for inside in visible(file)) and file.name.lower() != "mask"
-    suffix = file.suffix.lower()
-    return suffix in (*MOVIES, ".gif", ".apng", ".npz") or (suffix == ".npy" and not is_one_frame(file))
-
-
-def _unread_maps(folder: Path, videos: Sequence[VideoFile], maps: Sequence[str]) -> Iterator[str]:
-    """Masks and depth that no video reads."""
-    names = {name_of(video.path) for video in videos}
-    for place in visible(folder):
-        kind = place.name.lower()
-        if kind in _MAPS and place.is_dir() and kind not in maps:
-            yield f"{place.name} (DepthVideo reads it)"
-        elif kind in _MAPS and place.is_dir():
-            unread = [file for file in visible(place) if file.name not in names and file.stem not in names]
-            yield from (f"{place.name}/{file.name}" for file in unread)
 
 
 def reading_of(path: Path, found: Mapping[str, FoundVideos], clips: Mapping[str, int | None], stride: int) -> str:

@@ -61,14 +61,12 @@ class FrameFolder(_Read):
 
     Attributes:
         files: of the frames, in their order.
-        others: files and folders in it that are none, by name.
     """
 
     def __init__(self, path: Path, suffixes: Sequence[str], read: Callable[[Path], np.ndarray]) -> None:
         self.path, self._frame = path, read
         self.files = frame_files(path, suffixes)
         self.length = len(self.files)
-        self.others = [file.name for file in visible(path) if file.suffix.lower() not in suffixes]
 
     @classmethod
     def open(cls, path: Path) -> FrameFolder | None:

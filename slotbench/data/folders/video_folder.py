@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
-from torch.utils.data import DataLoader
+from lightning.pytorch.utilities import rank_zero_warn
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.clips import ClipReader, StoredVideos
@@ -17,12 +16,11 @@ from slotbench.data.folders.found_videos import FoundVideos, find_videos, has_sp
 from slotbench.data.folders.frame_maps import MASKS, FrameMaps, find_maps, name_of
 from slotbench.data.folders.video_files import VideoFile
 from slotbench.data.formats.images import Fit
+from slotbench.data.reading_order import ResumableLoader
 from slotbench.errors import DataFilesError
-from slotbench.interfaces import VideoBatch, View
+from slotbench.interfaces import View
 
 __all__ = ["FolderClips", "VideoFolder"]
-
-_MOST_BYTES = 1 << 28  # of the frames of a clip: 21,845 at 64 x 64 pixels
 
 
 class VideoFolder(StoredVideos):
@@ -43,9 +41,6 @@ class VideoFolder(StoredVideos):
         channels: 3, or 1 for frames in grey.
     """
 
-    maps: ClassVar[Sequence[str]] = (MASKS,)
-    """The folders beside the videos that are read with them."""
-
     def __init__(
         self,
         path: str,
@@ -61,7 +56,6 @@ class VideoFolder(StoredVideos):
         self.path = Path(path).expanduser()
         self.channels = channels
         self.resolution = resolution
-        self._warned = False
         self._found: dict[Split, FoundVideos] = {}
 
     def stored_videos(self, split: Split) -> tuple[FolderClips, None]:
@@ -77,7 +71,7 @@ class VideoFolder(StoredVideos):
     def found(self, split: Split) -> FoundVideos:
         """The videos of a split, and what was left out; looked for once."""
         if split not in self._found:
-            self._found[split] = find_videos(self.path, split, self.maps, self.fit)
+            self._found[split] = find_videos(self.path, split, self.fit)
         return self._found[split]
 
     def reading(self, splits: Sequence[Split] = get_args(Split)) -> str | None:
@@ -90,26 +84,14 @@ class VideoFolder(StoredVideos):
         clips = {split: self.num_frames if split == "train" else self.eval_frames for split in found}
         return reading_of(self.path, found, clips, self.stride) if found else None
 
-    def val_dataloader(self) -> DataLoader[VideoBatch]:
-        """Validation batches; warns if they show the training's videos."""
-        self._warn_of_shared_videos()
-        return super().val_dataloader()
-
-    def test_dataloader(self) -> DataLoader[VideoBatch]:
-        """Test batches; warns if they show the training's videos."""
-        self._warn_of_shared_videos()
-        return super().test_dataloader()
-
-    def _warn_of_shared_videos(self) -> None:
-        first = self.trainer is None or self.trainer.is_global_zero
-        if first and not self._warned and not has_splits(self.path):
-            self._warned = True
-            warnings.warn(
+    def _loader(self, split: Split, batch_size: int, one_per_video: bool = False) -> ResumableLoader:
+        if split != "train" and not one_per_video and not has_splits(self.path):
+            rank_zero_warn(
                 f"{self.path} has no folders train, val and test, so that training, validation and test have the same "
                 "videos: their scores do not say how a model that was trained on them does on others. Move some videos "
-                f"to {self.path / 'val'}, and the rest to {self.path / 'train'}.",
-                stacklevel=2,
+                f"to {self.path / 'val'}, and the rest to {self.path / 'train'}."
             )
+        return super()._loader(split, batch_size, one_per_video)
 
 
 class FolderClips(ClipReader):
@@ -118,15 +100,6 @@ class FolderClips(ClipReader):
     def __init__(self, videos: list[VideoFile], masks: list[FrameMaps] | None, fit: Fit, stride: int = 1) -> None:
         self.videos, self.masks, self.fit, self.stride = videos, masks, fit, stride
         self.lengths = np.array([-(-video.length // stride) for video in videos])
-
-    def read(self, videos: Sequence[int], starts: Sequence[int], num_frames: int) -> VideoBatch:
-        """Clips, if they are not too long to be meant."""
-        if num_frames * self.fit.channels * self.fit.height**2 > _MOST_BYTES:
-            raise DataFilesError(
-                f"a clip of {num_frames:,} frames of {self.videos[videos[0]].path} takes more than {_MOST_BYTES >> 20} "
-                "MiB: set num_frames or eval_frames to fewer"
-            )
-        return super().read(videos, starts, num_frames)
 
     def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
         """A clip, of which only these frames are read."""

@@ -25,7 +25,7 @@ from jaxtyping import Float32, Int64, UInt8
 from slotbench.errors import DataFilesError
 from slotbench.io import open_file
 
-__all__ = ["Example", "Feature", "TFRecords", "masked_crc32c", "parse_example", "stream_gzip"]
+__all__ = ["Example", "TFRecords", "masked_crc32c", "stream_gzip"]
 
 _HEADER, _FOOTER = 12, 4
 _POLYNOMIAL = 0x82F63B78  # of CRC-32C, lowest bit first
@@ -125,116 +125,95 @@ def _table() -> list[int]:
     return [int(value) for value in values]
 
 
-class Feature:
-    """One list of an `Example`, decoded when it is asked for; one without any value is empty as a list of any kind."""
-
-    def __init__(self, message: memoryview) -> None:
-        self._message = message
-
-    def byte_strings(self) -> list[memoryview]:
-        """The byte strings, as views of the record."""
-        return _contents(self._list("bytes"))
-
-    def joined(self) -> UInt8[np.ndarray, " bytes"]:
-        """All byte strings as one array; fast where each is a single byte, as in the multi-object data sets."""
-        encoded = np.frombuffer(self._list("bytes"), np.uint8)
-        if len(encoded) % 3 == 0:
-            triples = encoded.reshape(-1, 3)  # tag of field 1, length, the byte
-            if (triples[:, 0] == 0x0A).all() and (triples[:, 1] == 1).all():
-                return triples[:, 2].copy()
-        return np.frombuffer(b"".join(self.byte_strings()), np.uint8)
-
-    def floats(self) -> Float32[np.ndarray, " values"]:
-        """The floats."""
-        return np.frombuffer(self._packed("floats"), "<f4").astype(np.float32)
-
-    def ints(self) -> Int64[np.ndarray, " values"]:
-        """The integers."""
-        encoded = np.frombuffer(self._packed("ints"), np.uint8)
-        if not len(encoded) or encoded.max() < 0x80:
-            return encoded.astype(np.int64)
-        # base 128, lowest digits first; a number ends with the first byte below 128
-        ends = np.flatnonzero(encoded < 0x80)
-        starts = np.concatenate([[0], ends[:-1] + 1])
-        if encoded[-1] >= 0x80 or (ends - starts).max() >= 10:
-            raise ValueError("an integer without an end")
-        digit = np.arange(len(encoded)) - np.repeat(starts, ends - starts + 1)
-        shifted = (encoded & 0x7F).astype(np.uint64) << (7 * digit).astype(np.uint64)
-        return np.add.reduceat(shifted, starts).view(np.int64)
-
-    def _list(self, kind: str) -> memoryview:
-        """The encoded list, which must be of this kind."""
-        number, values = next(_messages(self._message), (0, self._message[:0]))
-        if len(values) and number != _KINDS[kind]:
-            raise ValueError(f"a list of another kind than {kind}")
-        return values
-
-    def _packed(self, kind: str) -> bytes:
-        """The numbers one after the other, whether they were written as one block or one by one."""
-        return b"".join(_contents(self._list(kind)))
-
-
-def parse_example(record: memoryview) -> dict[str, Feature]:
-    """The features of an `Example` by name."""
-    found = {}
-    for number, features in _messages(record):
-        for _, entry in _messages(features) if number == 1 else ():
-            parts = dict(_messages(entry))  # 1 is the name, 2 the feature
-            found[str(parts.get(1, b""), "utf-8")] = Feature(parts.get(2, entry[:0]))
-    return found
-
-
 class Example:
-    """The features of one record as arrays; errors name the record and the feature."""
+    """The features of one record as arrays; errors name the record and the feature.
+
+    A feature is decoded when it is asked for; one without any value is empty as a list of any kind.
+    """
 
     def __init__(self, record: memoryview, where: str, expected: str) -> None:
         self.where, self._expected = where, expected
+        self._features: dict[str, memoryview] = {}
         try:
-            self._features = parse_example(record)
+            for number, features in _messages(record):
+                for _, entry in _messages(features) if number == 1 else ():
+                    parts = dict(_messages(entry))  # 1 is the name, 2 the feature
+                    self._features[str(parts.get(1, b""), "utf-8")] = parts.get(2, entry[:0])
         except _DAMAGED as error:
             raise self.damaged(f"is no tf.train.Example ({error})") from error
 
     def __contains__(self, name: str) -> bool:
         return name in self._features
 
-    def floats(self, name: str, shape: tuple[int, ...]) -> Float32[np.ndarray, ...]:
-        """Floats in this shape."""
-        return self._shaped(self._read(name, Feature.floats), name, shape)
+    def floats(self, name: str, shape: tuple[int, ...] | None) -> Float32[np.ndarray, ...]:
+        """Floats in this shape; all of them for None."""
+        return self._shaped(self._read(name, "floats", _floats), name, shape)
 
     def ints(self, name: str, shape: tuple[int, ...] | None) -> Int64[np.ndarray, ...]:
         """Integers in this shape; all of them for None."""
-        values = self._read(name, Feature.ints)
-        return values if shape is None else self._shaped(values, name, shape)
+        return self._shaped(self._read(name, "ints", _ints), name, shape)
 
     def number(self, name: str) -> int:
         """A single integer."""
         return int(self.ints(name, (1,))[0])
 
-    def bytes_of(self, name: str, shape: tuple[int, ...]) -> UInt8[np.ndarray, ...]:
+    def bytes_of(self, name: str, shape: tuple[int, ...] | None) -> UInt8[np.ndarray, ...]:
         """All byte strings as one array in this shape."""
-        return self._shaped(self._read(name, Feature.joined), name, shape)
+        return self._shaped(self._read(name, "bytes", _joined), name, shape)
 
     def byte_strings(self, name: str) -> list[memoryview]:
         """Byte strings, as views of the record."""
-        return self._read(name, Feature.byte_strings)
+        return self._read(name, "bytes", _contents)
 
     def damaged(self, reason: str) -> DataFilesError:
         """The error of a damaged record, with its place."""
         return DataFilesError(f"{self.where} {reason}")
 
-    def _read(self, name: str, read: Callable[[Feature], Any]) -> Any:
+    def _read(self, name: str, kind: str, decode: Callable[[memoryview], Any]) -> Any:
         if name not in self._features:
             known = ", ".join(sorted(self._features)) or "nothing"
             raise self.damaged(f"has no {name}; expected {self._expected}, and found {known}")
         try:
-            return read(self._features[name])
+            number, values = next(_messages(self._features[name]), (0, self._features[name][:0]))
+            if len(values) and number != _KINDS[kind]:
+                raise ValueError(f"a list of another kind than {kind}")
+            return decode(values)
         except _DAMAGED as error:
             raise self.damaged(f"is damaged at {name} ({error})") from error
 
-    def _shaped(self, values: np.ndarray, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        if values.size != math.prod(shape):
+    def _shaped(self, values: np.ndarray, name: str, shape: tuple[int, ...] | None) -> np.ndarray:
+        if shape is not None and values.size != math.prod(shape):
             raise self.damaged(f"has {values.size:,} values of {name}; expected {math.prod(shape):,}, of shape {shape}")
-        return values.reshape(shape)
+        return values if shape is None else values.reshape(shape)
+
+
+def _joined(values: memoryview) -> np.ndarray:
+    """All byte strings as one array; fast where each is a single byte, as in the multi-object data sets."""
+    encoded = np.frombuffer(values, np.uint8)
+    if len(encoded) % 3 == 0:
+        triples = encoded.reshape(-1, 3)  # tag of field 1, length, the byte
+        if (triples[:, 0] == 0x0A).all() and (triples[:, 1] == 1).all():
+            return triples[:, 2].copy()
+    return np.frombuffer(b"".join(_contents(values)), np.uint8)
+
+
+def _floats(values: memoryview) -> np.ndarray:
+    # whether they were written as one block or one by one
+    return np.frombuffer(b"".join(_contents(values)), "<f4").astype(np.float32)
+
+
+def _ints(values: memoryview) -> np.ndarray:
+    encoded = np.frombuffer(b"".join(_contents(values)), np.uint8)
+    if not len(encoded) or encoded.max() < 0x80:
+        return encoded.astype(np.int64)
+    # base 128, lowest digits first; a number ends with the first byte below 128
+    ends = np.flatnonzero(encoded < 0x80)
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if encoded[-1] >= 0x80 or (ends - starts).max() >= 10:
+        raise ValueError("an integer without an end")
+    digit = np.arange(len(encoded)) - np.repeat(starts, ends - starts + 1)
+    shifted = (encoded & 0x7F).astype(np.uint64) << (7 * digit).astype(np.uint64)
+    return np.add.reduceat(shifted, starts).view(np.int64)
 
 
 def _contents(values: memoryview) -> list[memoryview]:

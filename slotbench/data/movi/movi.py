@@ -128,7 +128,7 @@ class MOVi(PreparableVideos):
     def opened(self, stored: str) -> ClipCache:
         """The cache of a split, of frames of this resolution."""
         cache = ClipCache(self.path / stored)
-        cache.check(self.resolution, {"depth": self.depth})
+        cache.check({"depth": self.depth}, resolution=self.resolution)
         return cache
 
     def _shards(self, stored: str) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -49,14 +49,14 @@ class KeptVideos(StoredVideos, Preparable):
     """The entries of `objects` that have an axis of frames."""
     video_format: ClassVar[int] = 1
     """To be raised by every change that changes a byte of a video."""
+    later: ClassVar[Mapping[str, Any]] = {}
+    """Arguments that came later, with the values at which `version` is what it was without them."""
     path: Path | None
     video_frames: int
     samples_per_side: int
     depth: bool
     scene_seed: int
     videos: dict[Split, int]
-    views: int | None = None
-    """Cameras of each step; None where frames have no axis of views."""
 
     def set_videos(
         self,
@@ -85,11 +85,25 @@ class KeptVideos(StoredVideos, Preparable):
     @property
     def version(self) -> str:
         """Hash of the arguments that a video depends on, and of the format that they are simulated in."""
-        return hashlib.sha256(json.dumps({"format": self.video_format, **self._look()}).encode()).hexdigest()[:16]
+        look = {name: value for name, value in self._look().items() if self.later.get(name) != value}
+        return hashlib.sha256(json.dumps({"format": self.video_format, **look}).encode()).hexdigest()[:16]
 
     @abstractmethod
+    def simulations(self, **look: Any) -> WholeSimulations:
+        """The videos of a split, of these fields of `WholeSimulations`."""
+
     def simulated(self, split: Split, threads: int = 1) -> WholeSimulations:
         """The videos of a split, made when they are read; slow, and what a cache is written from."""
+        return self.simulations(
+            split=split,
+            num_videos=self.videos[split],
+            num_frames=self.video_frames,
+            resolution=self.resolution,
+            samples_per_side=self.samples_per_side,
+            seed=self.scene_seed,
+            depth=self.depth,
+            threads=threads,
+        )
 
     @abstractmethod
     def _look(self) -> dict[str, Any]:
@@ -140,14 +154,10 @@ class KeptVideos(StoredVideos, Preparable):
 
     def _given(self, folder: Path, split: Split) -> ClipCache:
         cache = ClipCache(folder)
-        self._check(cache, split)
-        return cache
-
-    def _check(self, cache: ClipCache, split: Split, **later: Any) -> None:
-        asked: dict[str, Any] = {"set": self.set_name} | later | self._look()
-        cache.check(needs={"depth": self.depth}, views=self.views, **asked)
+        cache.check({"depth": self.depth}, set=self.set_name, **self._look())
         if len(cache.lengths) < self.videos[split]:
             raise DataFilesError(
                 f"the cache {cache.folder} has {len(cache.lengths)} videos and {self.videos[split]} are asked for: set "
                 f"{split}_videos to that or less"
             )
+        return cache

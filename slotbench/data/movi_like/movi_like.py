@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from slotbench.data.base import LoaderOptions, Split
-from slotbench.data.clip_cache import ClipCache
+from slotbench.data.base import LoaderOptions
 from slotbench.data.crops import check_crop
 from slotbench.data.movi.record import TIMED
 from slotbench.data.movi_like.kept import KeptVideos
@@ -15,8 +14,6 @@ from slotbench.data.movi_like.videos import SimulatedVideos
 
 __all__ = ["MOViLike"]
 
-_LATER = {"lowest_camera": SceneLaw().lowest_camera, "orbit": SceneLaw().orbit}
-"""Arguments that earlier caches do not name, and the values that these have."""
 _WIDEST = 0.8  # zoom at which the horizon would come into view
 
 
@@ -54,6 +51,7 @@ class MOViLike(KeptVideos):
 
     set_name = "MOViLike"
     timed = TIMED
+    later: ClassVar[Mapping[str, Any]] = {"lowest_camera": 30.0, "orbit": 0.0}
     prepare_arguments: ClassVar[tuple[str, ...]] = (
         "level", "resolution", "num_objects", "video_frames", "object_sizes", "spread", "zoom", "lowest_camera",
         "orbit", "samples_per_side", "depth", "scene_seed", "train_videos", "val_videos", "test_videos",
@@ -91,25 +89,15 @@ class MOViLike(KeptVideos):
         self.crop = check_crop(crop)
         self.zoom = float(zoom)
 
-    def simulated(self, split: Split, threads: int = 1) -> SimulatedVideos:
-        """The videos of a split, made when they are read; slow, and what a cache is written from."""
-        return SimulatedVideos(
-            self.law,
-            split,
-            self.videos[split],
-            num_frames=self.video_frames,
-            resolution=self.resolution,
-            zoom=self.zoom,
-            samples_per_side=self.samples_per_side,
-            seed=self.scene_seed,
-            depth=self.depth,
-            threads=threads,
-        )
+    def simulations(self, **look: Any) -> SimulatedVideos:
+        """The videos of a split, with the law and the camera of this set."""
+        return SimulatedVideos(self.law, zoom=self.zoom, **look)
 
     def _look(self) -> dict[str, Any]:
-        """The arguments that a video depends on; later ones only if they are not the default."""
-        later = {name: value for name, value in self._later().items() if value != _LATER[name]}
-        return later | {
+        """The arguments that a video depends on."""
+        return {
+            "lowest_camera": self.law.lowest_camera,
+            "orbit": self.law.orbit,
             "level": self.law.level,
             "resolution": self.resolution,
             "num_objects": list(self.law.num_objects),
@@ -120,13 +108,3 @@ class MOViLike(KeptVideos):
             "samples_per_side": self.samples_per_side,
             "scene_seed": self.scene_seed,
         }
-
-    def _given(self, folder: Path, split: Split) -> ClipCache:
-        cache = ClipCache(folder)
-        for name, value in _LATER.items():
-            cache.description.setdefault(name, value)
-        self._check(cache, split, **self._later())
-        return cache
-
-    def _later(self) -> dict[str, float]:
-        return {name: getattr(self.law, name) for name in _LATER}

@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -27,32 +28,23 @@ _GLOSS = np.array([[0.7, 0.9, 0.9, 6.0], [1.0, 0.12, 0.0, 3.0]])
 _FLOOR_GLOSS = np.array([[1.0, 0.0, 0.0, 1.0]])
 
 
+@dataclass(eq=False)
 class WholeSimulations(ClipReader):
     """Videos of one split that are simulated whole: a subclass writes `video`."""
 
+    split: Split
+    num_videos: int
+    num_frames: int
+    resolution: int = 64
+    samples_per_side: int = 2
+    seed: int = 0
+    depth: bool = False
+    threads: int = 1
     cut: ClassVar[Collection[str]]
     """The arrays that have an axis of frames."""
 
-    def __init__(
-        self,
-        split: Split,
-        num_videos: int,
-        num_frames: int,
-        *,
-        resolution: int = 64,
-        samples_per_side: int = 2,
-        seed: int = 0,
-        depth: bool = False,
-        threads: int = 1,
-    ) -> None:
-        self.split: Split = split
-        self.num_frames = num_frames
-        self.resolution = resolution
-        self.samples_per_side = samples_per_side
-        self.seed = seed
-        self.depth = depth
-        self.threads = threads
-        self.lengths = np.full(num_videos, num_frames)
+    def __post_init__(self) -> None:
+        self.lengths = np.full(self.num_videos, self.num_frames)
 
     @abstractmethod
     def video(self, video: int) -> dict[str, np.ndarray]:
@@ -101,11 +93,8 @@ class SimulatedVideos(WholeSimulations):
         motion = simulate(scene, self.num_frames)
         stage = self.stage(scene, motion)
         film = render(stage, self.resolution, self.samples_per_side)
-        log = self._log(scene, motion, film.masks)
-        log |= {
-            **camera_log(stage.cameras, self.focal_length),
-            "background_color": scene.colors[0, 0].astype(np.float32),
-        }
+        log = self._log(scene, motion, film.masks) | camera_log(stage.cameras, self.focal_length)
+        log["background_color"] = scene.colors[0, 0].astype(np.float32)
         if self.depth:
             log["depth"] = film.depth
         seen_at = image_positions(motion.positions, stage.cameras, stage.camera_rotations, stage.width)

@@ -87,8 +87,7 @@ class MultiCameraLike(PosedData, KeptVideos):
         frames = self.facts.video_frames if video_frames is None else video_frames
         videos = (train_videos, val_videos, test_videos)
         self.set_videos(path, resolution, frames, samples_per_side, depth, scene_seed, videos)
-        self.views = len(self.facts.cameras)
-        self.set_views(self.views, num_shown, eval_shown, frame)
+        self.set_views(len(self.facts.cameras), num_shown, eval_shown, frame)
 
     @property
     def focal_length(self) -> float:
@@ -99,19 +98,9 @@ class MultiCameraLike(PosedData, KeptVideos):
         """The videos of a split, their views parted, and those of them that take part."""
         return self.posed(self.cache(split), split, self.focal_length), np.arange(self.videos[split])
 
-    def simulated(self, split: Split, threads: int = 1) -> PosedSimulations:
-        """The videos of a split, made when they are read; slow, and what a cache is written from."""
-        return PosedSimulations(
-            self.level,
-            split,
-            self.videos[split],
-            self.video_frames,
-            resolution=self.resolution,
-            samples_per_side=self.samples_per_side,
-            seed=self.scene_seed,
-            depth=self.depth,
-            threads=threads,
-        )
+    def simulations(self, **look: Any) -> PosedSimulations:
+        """The videos of a split, of this level."""
+        return PosedSimulations(self.level, **look)
 
     def held_out_baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
         """Held-out views by the nearest shown view, the mean training image, and the scene without its objects."""

@@ -136,7 +136,7 @@ def test_an_object_that_a_frame_does_not_list_is_outside(tmp_path: Path) -> None
     content = annotation_of(1)
     del content["motion_trajectory"][50]["objects"][0]
     (tmp_path / "a.json").write_text(json.dumps(content))
-    found = read_annotation(tmp_path / "a.json", FRAMES)
+    found = read_annotation(tmp_path / "a.json")
     assert not found.inside[50, 0]
     assert found.inside[50, 1]
     assert found.inside[49, 0]

@@ -94,6 +94,6 @@ def test_what_lies_beside_the_videos_is_said(tmp_path: Path) -> None:
     assert "val 2" in first
     assert first.endswith("frames of 8 x 12 pixels, with masks")
     assert "run (val: shorter than a clip of 6 frames)" in second
-    left_out = {"empty", "mask (call it masks)", "none.npy", "preview.png", "Masks/jump"}
+    left_out = {"empty", "mask (call it masks)", "none.npy", "preview.png"}
     assert set(data.found("val").left_out) == left_out
     assert data.dataset("val").clips([0]).masks is not None

@@ -74,12 +74,11 @@ def test_folders_of_the_splits_names_are_the_splits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("split", ["val", "test"])
-def test_a_validation_that_is_the_training_set_is_said_aloud_once(tmp_path: Path, split: str) -> None:
+def test_a_validation_that_is_the_training_set_is_said_aloud(tmp_path: Path, split: str) -> None:
     write(tmp_path / "a.npz", video())
     data = VideoFolder(str(tmp_path), resolution=8, eval_frames=6)
     with pytest.warns(UserWarning, match=r"training, validation and test have the same videos.*Move some videos to"):
         getattr(data, f"{split}_dataloader")()
-    getattr(data, f"{split}_dataloader")()
     data.train_dataloader()
     (tmp_path / "train").mkdir()
     (tmp_path / "val").mkdir()

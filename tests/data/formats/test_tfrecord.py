@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tfrecord_files import block, crc32c, example, framed, masked, png, varint
 
 from slotbench.data.formats.images import decode_png
-from slotbench.data.formats.tfrecord import Example, Feature, TFRecords, masked_crc32c, parse_example, stream_gzip
+from slotbench.data.formats.tfrecord import Example, TFRecords, masked_crc32c, stream_gzip
 from slotbench.errors import DataFilesError, FileError
 
 CONTENTS = [b"first", b"", bytes(range(256)) * 3, b"last"]
@@ -83,19 +83,25 @@ def test_a_compressed_file_that_is_damaged_is_refused(tmp_path: Path) -> None:
 )
 def test_an_example_is_parsed_to_what_was_written(strings: list[bytes], ints: list[int], floats: list[float]) -> None:
     values = {"a/b": strings, "ints": np.array(ints, np.int64), "floats": np.array(floats, np.float32)}
-    parsed = parse_example(memoryview(example(values)))  # type: ignore[arg-type]
-    assert parsed.keys() == values.keys()
-    assert [bytes(string) for string in parsed["a/b"].byte_strings()] == strings
-    assert bytes(parsed["a/b"].joined()) == b"".join(strings)
-    assert parsed["ints"].ints().tolist() == ints
-    assert np.array_equal(parsed["floats"].floats(), values["floats"])
+    parsed = Example(memoryview(example(values)), "here", "")  # type: ignore[arg-type]
+    assert all(name in parsed for name in values)
+    assert [bytes(string) for string in parsed.byte_strings("a/b")] == strings
+    assert bytes(parsed.bytes_of("a/b", None)) == b"".join(strings)
+    assert parsed.ints("ints", None).tolist() == ints
+    assert np.array_equal(parsed.floats("floats", None), values["floats"])
+    for name, read in (("a/b", parsed.ints), ("ints", parsed.floats), ("floats", parsed.bytes_of)):
+        if len(values[name]):
+            with pytest.raises(DataFilesError, match=f"here is damaged at {name} .a list of another kind"):
+                read(name, None)
 
 
 def test_numbers_that_are_not_packed_are_read_too() -> None:
     ints = block(3, b"".join(varint(1 << 3) + varint(value) for value in (5, 300, -1)))
     floats = block(2, b"".join(varint(1 << 3 | 5) + np.float32(value).tobytes() for value in (1.5, -2)))
-    assert Feature(memoryview(ints)).ints().tolist() == [5, 300, -1]
-    assert Feature(memoryview(floats)).floats().tolist() == [1.5, -2]
+    named = [block(1, name) + block(2, feature) for name, feature in ((b"i", ints), (b"f", floats))]
+    found = Example(memoryview(block(1, b"".join(block(1, entry) for entry in named))), "here", "")
+    assert found.ints("i", (3,)).tolist() == [5, 300, -1]
+    assert found.floats("f", (2,)).tolist() == [1.5, -2]
 
 
 def test_what_is_no_example_is_refused() -> None:

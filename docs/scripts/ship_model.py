@@ -12,8 +12,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from slotbench.commands.demo import CLIPS, SEED
-from slotbench.models.clips import new_clips, write_clips
+from slotbench.models.clips import new_clips
 from slotbench.models.export import export_run
 
 MODELS = Path(__file__).parents[2] / "slotbench" / "models"
@@ -31,7 +34,10 @@ def main() -> None:
     if (evaluation["split"], evaluation["weights"]) != ("test", "float16"):
         parser.error(f"the card has no test of the rounded weights: slotbench test {given.run} --half")
     if given.clips:
-        write_clips(MODELS / given.name, new_clips(MODELS / given.name, CLIPS, SEED))
+        clips = new_clips(MODELS / given.name, CLIPS, SEED)
+        frames = (clips.frames * 255).round().to(torch.uint8).movedim(2, -1)
+        masks = clips.require("masks").to(torch.uint8)
+        np.savez_compressed(MODELS / given.name / "clips.npz", frames=frames.numpy(), masks=masks.numpy())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from slotbench import registry
@@ -20,7 +19,7 @@ from slotbench.data.movi_like.kept import KeptVideos
 from slotbench.interfaces import VideoBatch
 from slotbench.io import read_json_object, read_npz
 
-__all__ = ["CLIPS", "new_clips", "stored_clips", "write_clips"]
+__all__ = ["CLIPS", "new_clips", "stored_clips"]
 
 CLIPS = "clips.npz"
 
@@ -50,10 +49,3 @@ def stored_clips(folder: Path) -> VideoBatch:
     frames, masks = torch.from_numpy(found["frames"]), torch.from_numpy(found["masks"])
     batch = VideoBatch(frames.movedim(-1, 2), torch.arange(frames.shape[1]).repeat(len(frames), 1), masks)
     return to_unit_range(batch)
-
-
-def write_clips(folder: Path, batch: VideoBatch) -> None:
-    """Stores clips, with their masks, in a model's folder."""
-    frames = (batch.frames * 255).round().to(torch.uint8).movedim(2, -1)
-    masks = batch.require("masks").to(torch.uint8)
-    np.savez_compressed(folder / CLIPS, frames=frames.numpy(), masks=masks.numpy())

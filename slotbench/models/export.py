@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from slotbench import registry
-from slotbench.errors import FileError, UserError
-from slotbench.io import dump_json, parse_yaml, plain, read_json_object_or_none, read_text, write_atomically
-from slotbench.models.card import write_card
+from slotbench.errors import UserError
+from slotbench.io import dump_json, parse_yaml, plain, read_json_object, read_text, write_atomically
+from slotbench.models.card import card
 from slotbench.pretrained.weights import find_checkpoint
 from slotbench.runs.checkpoint_choice import DEFAULT, choose_checkpoint
 from slotbench.runs.checkpoints import load_checkpoint
@@ -63,7 +65,9 @@ def export_run(run: str | Path, out: str | Path, checkpoint: str = DEFAULT, half
     with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as place:
         made = Path(place) / "model"
         made.mkdir()
-        export_checkpoint(made, _task_of(config, folder.path / CONFIG), held, file, folder.info.get("begun_in"), half)
+        name = config["model"]["class_path"]
+        task = find_class(name, "model") if "." in name else registry.load("tasks", name)
+        export_checkpoint(made, task, held, file, folder.info.get("begun_in"), half)
         digests = {
             path.relative_to(made).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(made.rglob(WEIGHTS))
@@ -71,15 +75,13 @@ def export_run(run: str | Path, out: str | Path, checkpoint: str = DEFAULT, half
         record = _record(folder, config, file, held, half) | {"sha256": digests}
         write_atomically(made / CONFIG, text)
         write_atomically(made / RECORD, dump_json(record, indent=2) + "\n")
-        write_card(made, record)
-        if out.exists():
-            out.rmdir()
-        made.replace(out)
+        write_atomically(made / "README.md", card(record))
+        made.replace(out)  # which may be there, empty
     return record
 
 
 def export_checkpoint(
-    folder: Path, task: type, held: Mapping[str, Any], file: Path, begun_in: Any = None, half: bool = False
+    folder: Path, task: type, held: Mapping[str, Any], file: Path, begun_in: str | None = None, half: bool = False
 ) -> None:
     """Writes the model of one checkpoint, with that of its tokenizer, to an empty folder, and reads it back.
 
@@ -89,7 +91,9 @@ def export_checkpoint(
     if not arguments or not isinstance(weights, Mapping):
         raise UserError(f"{file} holds no weights, or not what its task was built from")
     if arguments.get("tokenizer_run") is not None:
-        checkpoint = find_checkpoint(_place(str(arguments["tokenizer_run"]), begun_in))
+        run = Path(arguments["tokenizer_run"]).expanduser()
+        there = Path(begun_in or ".") / run  # a path of the configuration starts where the run was begun
+        checkpoint = find_checkpoint(there if there.exists() else run)
         (folder / TOKENIZER).mkdir()
         tokenization = registry.load("tasks", "FrameTokenization")
         export_checkpoint(folder / TOKENIZER, tokenization, load_checkpoint(checkpoint), checkpoint)
@@ -97,88 +101,57 @@ def export_checkpoint(
     write_model(folder, task, arguments, weights, half)
     read = read_model(folder).state_dict()
     for name, tensor in weights.items():
-        expected = tensor.half().to(tensor.dtype) if half and tensor.dtype == read[name].dtype else tensor
+        expected = tensor.half().float() if half and tensor.dtype == torch.float32 else tensor
         if not expected.isclose(read[name], rtol=0.0, atol=0.0, equal_nan=True).all():
             raise UserError(f"{name} of {file} is not read back as it was written; nothing is exported")
-
-
-def _place(path: str, begun_in: Any) -> Path:
-    """A path of the run's configuration, which is relative to the folder where the run was begun."""
-    here = Path(path).expanduser()
-    there = Path(str(begun_in)) / here
-    return there if isinstance(begun_in, str) and there.exists() else here
-
-
-def _task_of(config: Any, where: Path) -> type:
-    name = config.get("model", {}).get("class_path") if isinstance(config, dict) else None
-    if not isinstance(name, str):
-        raise FileError(f"{where} names no task: expected class_path under model")
-    return find_class(name, "model") if "." in name else registry.load("tasks", name)
 
 
 def _record(
     folder: RunFolder, config: Mapping[str, Any], file: Path, held: Mapping[str, Any], half: bool
 ) -> dict[str, Any]:
-    info: Mapping[str, Any] = folder.info
-    step = int(held.get("global_step", 0))
-    weights = "float16" if half else "float32"
-    evaluation = _test(folder, file, weights) or _test(folder, file, "float32") or _validation(folder, step)
-    spec = held["hyper_parameters"].get("data_spec")
-    model = config["model"].get("init_args", {})
+    info, model = folder.info, config["model"]
+    step, weights = int(held["global_step"]), "float16" if half else "float32"
     return plain(
         {
             "record": "slotbench model",
             "run": {name: info[name] for name in _KEPT if info.get(name) is not None},
             "checkpoint": file.name,
             "step": step,
-            "task": config["model"]["class_path"],
+            "task": model["class_path"],
             "parts": {
                 name: part["class_path"]
-                for name, part in model.items()
-                if isinstance(part, Mapping) and isinstance(part.get("class_path"), str)
+                for name, part in model["init_args"].items()
+                if isinstance(part, Mapping) and "class_path" in part
             },
-            "data": config.get("data"),
-            "input": spec.get("input") if isinstance(spec, Mapping) else None,
+            "data": config["data"],
+            "input": held["hyper_parameters"]["data_spec"]["input"],
             "weights": weights,
-            "evaluation": evaluation,
+            "evaluation": _test(folder, file, {weights, "float32"}) or _validation(folder, step),
         }
     )
 
 
-def _test(folder: RunFolder, file: Path, weights: str) -> dict[str, Any] | None:
-    """The newest test of the checkpoint with such weights since the training ended; None if there is none."""
-    ended = _date((folder.result or {}).get("finished"))
+def _test(folder: RunFolder, file: Path, weights: Collection[str]) -> dict[str, Any] | None:
+    """The newest test of the checkpoint since the training ended, of the rounded weights if there is one."""
+    ended = datetime.fromisoformat((folder.result or {}).get("finished", "9999-12-31T00:00:00+00:00"))
     found = []
-    for path in sorted(folder.path.glob("test-*.json")):
-        test = read_json_object_or_none(path) or {}
-        these = (test.get("subcommand"), Path(str(test.get("checkpoint"))).name, test.get("weights", "float32"))
-        made = _date(test.get("created"))
-        if these == ("test", file.name, weights) and made is not None and ended is not None and made >= ended:
-            found.append((made, path.stem, test))
-    if not found:
-        return None
-    _, name, test = max(found, key=lambda one: one[:2])
-    scores = {"headlines": test.get("headlines", []), "metrics": test.get("metrics", {})}
-    return {"split": "test", "of": name, "weights": weights} | scores
+    for path in folder.path.glob("test-*.json"):
+        test = read_json_object(path)
+        made, of = datetime.fromisoformat(test["created"]), test.get("weights", "float32")
+        if Path(str(test["checkpoint"])).name == file.name and of in weights and made >= ended:
+            scores = {"headlines": test["headlines"], "metrics": test["metrics"]}
+            found.append((of == "float16", made, path.stem, {"split": "test", "of": path.stem, "weights": of} | scores))
+    return max(found, key=lambda one: one[:3])[3] if found else None
 
 
 def _validation(folder: RunFolder, step: int) -> dict[str, Any] | None:
     """The validation of the training at the checkpoint's step; None if there was none."""
-    info: Mapping[str, Any] = folder.info
-    metrics = info.get("metrics", {}) if info.get("metrics_step") == step else {}
+    info = folder.info
+    metrics = info["metrics"] if info.get("metrics_step") == step else {}
     # the line of the first optimiser step has step 0
     for row in folder.history() if not metrics else ():
         if row["step"] == step - 1 and is_validation(row):
             metrics = {**metrics, **row}
     scores = {name: value for name, value in metrics.items() if name.startswith("val/")}
-    headlines = info.get("headlines", [])
-    found = {"split": "validation", "of": "val", "weights": "float32", "headlines": headlines, "metrics": scores}
-    return found if scores else None
-
-
-def _date(text: Any) -> datetime | None:
-    try:
-        date = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return date if date.tzinfo is not None else date.astimezone()
+    of = {"split": "validation", "of": "val", "weights": "float32", "headlines": info.get("headlines", [])}
+    return of | {"metrics": scores} if scores else None

@@ -27,12 +27,9 @@ def pull(address: str) -> Path:
     The address is "hf://USER/REPO", or "hf://USER/REPO@REVISION".
     """
     repo, revision = _parsed(address)
-    library, cache = _library(), cache_home() / "hub"
+    download, cache = _library().snapshot_download, cache_home() / "hub"
     try:
-        commit = str(library.HfApi().model_info(repo, revision=revision).sha)
-        folder = cache / repo.replace("/", "--") / commit
-        # a folder of our own: in huggingface_hub's cache files are links
-        library.snapshot_download(repo, revision=commit, local_dir=folder, allow_patterns=_FILES)
+        folder = Path(download(repo, revision=revision, cache_dir=cache, allow_patterns=_FILES))
     except Exception as error:
         raise _refused(address, error) from error
     if not is_model_folder(folder):
@@ -52,10 +49,7 @@ def push(folder: Path, address: str, private: bool = False) -> str:
     read_model(folder)
     try:
         api.create_repo(repo, private=private, exist_ok=True)
-        message = "Upload a model exported by slotbench"
-        api.upload_folder(
-            repo_id=repo, folder_path=folder, revision=revision, commit_message=message, allow_patterns=_PUSHED
-        )
+        api.upload_folder(repo_id=repo, folder_path=folder, revision=revision, allow_patterns=_PUSHED)
     except Exception as error:
         raise _refused(address, error) from error
     return f"https://huggingface.co/{repo}"

@@ -20,21 +20,7 @@ __all__ = ["I3D", "MIN_FRAMES", "pad_same", "same_padding"]
 MIN_FRAMES = 9
 """Frames of the shortest clip of which the last pooling, over two steps of eight frames each, leaves something."""
 
-_BATCH_NORM_EPS = 1e-3
 _Size = tuple[int, int, int]
-
-# channels that come in, and of: 1x1 | 1x1, 3x3 | 1x1, 3x3 | pooling, 1x1
-_MIXED = {
-    "Mixed_3b": (192, (64, 96, 128, 16, 32, 32)),
-    "Mixed_3c": (256, (128, 128, 192, 32, 96, 64)),
-    "Mixed_4b": (480, (192, 96, 208, 16, 48, 64)),
-    "Mixed_4c": (512, (160, 112, 224, 24, 64, 64)),
-    "Mixed_4d": (512, (128, 128, 256, 24, 64, 64)),
-    "Mixed_4e": (512, (112, 144, 288, 32, 64, 64)),
-    "Mixed_4f": (528, (256, 160, 320, 32, 128, 128)),
-    "Mixed_5b": (832, (256, 160, 320, 32, 128, 128)),
-    "Mixed_5c": (832, (384, 192, 384, 48, 128, 128)),
-}
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -65,18 +51,27 @@ class I3D(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.Conv3d_1a_7x7 = _Unit(3, 64, (7, 7, 7), (2, 2, 2))
-        self.MaxPool3d_2a_3x3 = _MaxPool((1, 3, 3), (1, 2, 2))
-        self.Conv3d_2b_1x1 = _Unit(64, 64)
-        self.Conv3d_2c_3x3 = _Unit(64, 192, (3, 3, 3))
-        self.MaxPool3d_3a_3x3 = _MaxPool((1, 3, 3), (1, 2, 2))
-        for name, (channels, widths) in _MIXED.items():
-            if name == "Mixed_4b":
-                self.MaxPool3d_4a_3x3 = _MaxPool((3, 3, 3), (2, 2, 2))
-            if name == "Mixed_5b":
-                self.MaxPool3d_5a_2x2 = _MaxPool((2, 2, 2), (2, 2, 2))
-            self.add_module(name, _Mixed(channels, widths))
-        self.logits = _Logits()
+        layers = {
+            "Conv3d_1a_7x7": _Unit(3, 64, (7, 7, 7), (2, 2, 2)),
+            "MaxPool3d_2a_3x3": _MaxPool((1, 3, 3), (1, 2, 2)),
+            "Conv3d_2b_1x1": _Unit(64, 64),
+            "Conv3d_2c_3x3": _Unit(64, 192, (3, 3, 3)),
+            "MaxPool3d_3a_3x3": _MaxPool((1, 3, 3), (1, 2, 2)),
+            "Mixed_3b": _Mixed(192, (64, 96, 128, 16, 32, 32)),
+            "Mixed_3c": _Mixed(256, (128, 128, 192, 32, 96, 64)),
+            "MaxPool3d_4a_3x3": _MaxPool((3, 3, 3), (2, 2, 2)),
+            "Mixed_4b": _Mixed(480, (192, 96, 208, 16, 48, 64)),
+            "Mixed_4c": _Mixed(512, (160, 112, 224, 24, 64, 64)),
+            "Mixed_4d": _Mixed(512, (128, 128, 256, 24, 64, 64)),
+            "Mixed_4e": _Mixed(512, (112, 144, 288, 32, 64, 64)),
+            "Mixed_4f": _Mixed(528, (256, 160, 320, 32, 128, 128)),
+            "MaxPool3d_5a_2x2": _MaxPool((2, 2, 2), (2, 2, 2)),
+            "Mixed_5b": _Mixed(832, (256, 160, 320, 32, 128, 128)),
+            "Mixed_5c": _Mixed(832, (384, 192, 384, 48, 128, 128)),
+            "logits": nn.ModuleDict({"conv3d": nn.Conv3d(1024, 400, kernel_size=1)}),
+        }
+        for name, layer in layers.items():
+            self.add_module(name, layer)
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], source: str = "the given tensors") -> I3D:
@@ -87,9 +82,12 @@ class I3D(nn.Module):
         """Logits of videos in [-1, 1], of 9 frames or more."""
         if videos.shape[2] < MIN_FRAMES:
             raise ValueError(f"I3D takes videos of at least {MIN_FRAMES} frames, and these have {videos.shape[2]}")
-        for layer in self.children():
+        *layers, _logits = self.children()
+        for layer in layers:
             videos = layer(videos)
-        return videos.mean(dim=2)
+        # 7 x 7 of 224 x 224 pixels is all that is left: the window of the paper
+        pooled = F.avg_pool3d(videos, (2, *videos.shape[3:]), stride=1)
+        return self.get_submodule("logits.conv3d")(pooled).flatten(2).mean(dim=2)
 
 
 class _Unit(nn.Module):
@@ -97,12 +95,11 @@ class _Unit(nn.Module):
 
     def __init__(self, channels: int, out: int, kernel: _Size = (1, 1, 1), stride: _Size = (1, 1, 1)) -> None:
         super().__init__()
-        self.kernel, self.stride = kernel, stride
         self.conv3d = nn.Conv3d(channels, out, kernel, stride, bias=False)
-        self.bn = nn.BatchNorm3d(out, eps=_BATCH_NORM_EPS)
+        self.bn = nn.BatchNorm3d(out, eps=1e-3)
 
     def forward(self, videos: Float[Tensor, "batch channels *size"]) -> Float[Tensor, "batch out *new_size"]:
-        return F.relu_(self.bn(self.conv3d(pad_same(videos, self.kernel, self.stride))))
+        return F.relu_(self.bn(self.conv3d(pad_same(videos, self.conv3d.kernel_size, self.conv3d.stride))))
 
 
 class _MaxPool(nn.Module):
@@ -117,7 +114,7 @@ class _MaxPool(nn.Module):
 
 
 class _Mixed(nn.Module):
-    """Four branches side by side."""
+    """Four branches side by side; `widths` are those of 1x1 | 1x1, 3x3 | 1x1, 3x3 | pooling, 1x1."""
 
     def __init__(self, channels: int, widths: tuple[int, ...]) -> None:
         super().__init__()
@@ -130,16 +127,3 @@ class _Mixed(nn.Module):
     def forward(self, videos: Float[Tensor, "batch channels *size"]) -> Float[Tensor, "batch out *size"]:
         branches = (self.b0(videos), self.b1b(self.b1a(videos)), self.b2b(self.b2a(videos)), self.b3b(self.b3a(videos)))
         return torch.cat(branches, dim=1)
-
-
-class _Logits(nn.Module):
-    """Average over two steps of time and over space, then the classes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv3d = nn.Conv3d(1024, 400, kernel_size=1)
-
-    def forward(self, videos: Float[Tensor, "batch channels *size"]) -> Float[Tensor, "batch classes steps"]:
-        # 7 x 7 of 224 x 224 pixels is all that is left: the window of the paper
-        pooled = F.avg_pool3d(videos, (2, *videos.shape[3:]), stride=1)
-        return self.conv3d(pooled).flatten(2)

@@ -73,8 +73,6 @@ class ViT(nn.Module):
         """
         network = cls(ARCHITECTURES[arch], grid)
         own = _without_prefix(tensors, source)
-        if (found := _recognise(own)) is not None and found != arch:
-            raise WeightError(f"{source} holds a {found}, and arch is {arch}: set arch to {found}")
         if "pos_embed" in own and own["pos_embed"].shape != network.pos_embed.shape:
             own["pos_embed"] = resample_positions(own["pos_embed"], grid, source)
         return load_frozen(network, own, f"a {arch}", "DINO's and timm's", source)
@@ -141,13 +139,3 @@ def _without_prefix(tensors: Mapping[str, Tensor], source: str) -> dict[str, Ten
         raise WeightError(f"{what}: expected one tensor named {_PROJECTION}, and found {len(prefixes)}")
     (prefix,) = prefixes
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def _recognise(tensors: Mapping[str, Tensor]) -> str | None:
-    """Which of `ARCHITECTURES` the tensors are of, if any."""
-    dim, _, patch_size, _ = tensors[_PROJECTION].shape
-    layers = {name.split(".")[1] for name in tensors if name.startswith("blocks.")}
-    for name, sizes in ARCHITECTURES.items():
-        if (sizes.dim, sizes.patch_size, sizes.num_layers) == (dim, patch_size, len(layers)):
-            return name
-    return None

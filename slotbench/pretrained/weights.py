@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -15,9 +13,6 @@ from torch import Tensor, nn
 from slotbench.errors import FileError
 
 Network = TypeVar("Network", bound=nn.Module)
-
-# what torch raises for files that are damaged
-_DAMAGED = (RuntimeError, EOFError, LookupError, ValueError, TypeError, AttributeError, OSError, struct.error)
 
 LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
 
@@ -44,18 +39,16 @@ class WeightReport:
 
     def __str__(self) -> str:
         count = len(self.loaded) + len(self.missing) + len(self.mismatched)
-        lines = [
-            f"Weights from {self.checkpoint}: {len(self.loaded)} of {count} tensors "
-            f"({self.values:,} of {self.total:,} values) taken over."
-        ]
-        if self.mismatched:
-            shapes = [f"{name} {_shape(ours)}, there {_shape(its)}" for name, (ours, its) in self.mismatched.items()]
-            lines.append(f"  other shape, left at their initial values: {_some(shapes)}")
-        if self.missing:
-            lines.append(f"  not in the checkpoint, left at their initial values: {_some(list(self.missing))}")
-        if self.unused:
-            lines.append(f"  in the checkpoint only: {_some(list(self.unused))}")
-        return "\n".join(lines)
+        taken = f"{len(self.loaded)} of {count} tensors ({self.values:,} of {self.total:,} values) taken over."
+        rest: dict[str, Sequence[str]] = {
+            "other shape, left at their initial values": [
+                f"{name} {_shape(ours)}, there {_shape(its)}" for name, (ours, its) in self.mismatched.items()
+            ],
+            "not in the checkpoint, left at their initial values": self.missing,
+            "in the checkpoint only": self.unused,
+        }
+        told = [f"  {what}: {_some(names)}" for what, names in rest.items() if names]
+        return "\n".join([f"Weights from {self.checkpoint}: {taken}", *told])
 
 
 def find_checkpoint(path: str | Path) -> Path:
@@ -105,12 +98,9 @@ def read_tensors(checkpoint: Path) -> dict[str, Tensor]:
     """The tensors of a file by name, those under 'state_dict' if there is such a dict; nothing in it is run."""
     try:
         content = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        reason = str(error).partition("\n")[0]
-        raise WeightError(f"{checkpoint} cannot be read as plain tensors ({reason})") from error
-    except _DAMAGED as error:
+    except Exception as error:  # whatever torch and pickle raise for a file that is damaged, or has more than tensors
         reason = str(error).partition("\n")[0] or "it ends early"
-        raise WeightError(f"{checkpoint} is not a complete checkpoint: {reason}") from error
+        raise WeightError(f"{checkpoint} cannot be read as plain tensors ({reason})") from error
     state = content.get("state_dict", content) if isinstance(content, dict) else None
     held = state.items() if isinstance(state, dict) else ()
     tensors = {name: value for name, value in held if isinstance(name, str) and isinstance(value, Tensor)}
@@ -167,6 +157,6 @@ def _shape(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "a scalar"
 
 
-def _some(names: list[str], limit: int = 6) -> str:
+def _some(names: Sequence[str], limit: int = 6) -> str:
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more

@@ -88,6 +88,7 @@ def test_a_test_of_rounded_weights_is_that_of_the_rounded_model(trained: Path, t
     tested = shutil.copytree(trained, tmp_path / "run")
     for more in ([], ["--half"], []):
         assert run(["test", str(tested), *more]) == 0
+    (tmp_path / "half").mkdir()
     assert run(["export", str(tested), "--out", str(tmp_path / "half"), "--half"]) == 0
     assert run(["export", str(tested), "--out", str(tmp_path / "whole")]) == 0
     found = {}
@@ -125,7 +126,10 @@ def test_the_card_has_the_scores_of_the_run_beside_baselines_its_steps_and_its_c
 def test_a_test_of_the_weights_is_preferred_to_the_validation(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "run")
     test = {"subcommand": "test", "created": "2100-01-01T00:00:00+00:00", "checkpoint": "elsewhere/last.ckpt"}
-    test |= {"headlines": [{"metric": "test/mse", "label": "error"}], "metrics": {"test/mse": 0.25}}
+    test |= {
+        "headlines": [{"metric": "test/mse", "label": "error", "higher_is_better": False}],
+        "metrics": {"test/mse": 0.25},
+    }
     (tmp_path / "run" / "test-21000101-000000.json").write_text(json.dumps(test))
     assert run(["export", str(tmp_path / "run"), "--out", str(tmp_path / "out")]) == 0
     text = (tmp_path / "out" / "README.md").read_text()

@@ -111,10 +111,11 @@ def test_a_table_of_no_square_is_refused():
         ViT.from_tensors(vit_state() | {"pos_embed": torch.zeros(1, 12, 12)}, "small", (3, 3), "a.pth")
 
 
-def test_another_architecture_is_named(monkeypatch):
-    monkeypatch.setitem(vit.ARCHITECTURES, "wide", Architecture(4, 24, num_layers=2, num_heads=3))
-    with pytest.raises(WeightError, match=r"a.pth holds a small, and arch is wide: set arch to small"):
-        ViT.from_tensors(vit_state(), "wide", (3, 3), "a.pth")
+def test_a_file_of_another_architecture_is_refused(monkeypatch):
+    monkeypatch.setitem(vit.ARCHITECTURES, "finer", Architecture(2, 12, num_layers=2, num_heads=3))
+    other = "patch_embed.proj.weight is 12x3x4x4 and has to be 12x3x2x2"
+    with pytest.raises(WeightError, match=f"what is in a.pth is not a finer: {other}"):
+        ViT.from_tensors(vit_state(), "finer", (3, 3), "a.pth")
 
 
 def test_a_width_that_is_nobodys_is_shown_with_the_width_that_there_should_be():

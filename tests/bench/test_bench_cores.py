@@ -56,7 +56,10 @@ def test_every_stage_is_measured_at_every_length(tmp_path):
     assert points["Plain", "streaming", 16]["late_state_mb"] == pytest.approx(1 * 2 * 4 * 4 / 1e6)
 
 
-@pytest.mark.parametrize(("core", "seconds", "problem"), [("Greedy", 30.0, "memory"), ("Slow", 2.0, "time")])
+@pytest.mark.parametrize(
+    ("core", "seconds", "problem"),
+    [("Greedy", 30.0, "memory"), pytest.param("Slow", 2.0, "time", marks=pytest.mark.slow)],
+)
 def test_a_stage_that_takes_too_much_is_a_result_and_the_others_go_on(core, seconds, problem, tmp_path):
     points = swept(tmp_path, core, lengths=(4, 16, 32), seconds=seconds)
     assert points[core, "training", 16]["problem"] == problem

@@ -62,6 +62,7 @@ def trained(mode: str | None, *callbacks: Callback, precision: Any = "32-true", 
     return copy.deepcopy(task).state_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "of_torch"), [("on", "default"), ("graphs", "reduce-overhead")])
 def test_training_steps_are_compiled_and_validation_is_not(mode, of_torch, monkeypatch):
     graphs = CountedGraphs(monkeypatch.setattr)

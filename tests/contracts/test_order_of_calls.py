@@ -40,8 +40,9 @@ def call(trainer: Any, stage: str, task: Any, data: Any) -> Any:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("first", ["fit", *(pytest.param(stage, marks=pytest.mark.slow) for stage in STAGES[1:])])
+@pytest.mark.parametrize("first", STAGES)
 def test_any_stage_may_come_first_and_any_other_after_it(name: str, first: str) -> None:
     task, data = small_task(name), small_data(name)
     for stage in (first, "fit", *STAGES[1:], "fit"):
@@ -149,7 +150,7 @@ def test_an_evaluation_that_was_broken_off_leaves_nothing_in_the_next(name: str)
     )
 
 
-@pytest.mark.parametrize("with_module", [True, False])
+@pytest.mark.parametrize("with_module", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", TASKS)
 def test_baselines_are_those_of_the_data_that_is_scored(name: str, with_module: bool) -> None:
     task, found = small_task(name), []

@@ -40,11 +40,17 @@ def all_commands() -> dict[tuple[str, ...], str]:
 
 
 def trained() -> list[tuple[str, ...]]:
-    """What follows every `slotbench fit` of an experiment that is there, if it is more than files."""
-    lines = (words[1:] for words in all_commands() if words[0] == "fit" and "--config" in words)
-    return sorted(
-        words for words in lines if set(words[::2]) > {"--config"} and not MADE_BY_THE_READER.search(" ".join(words))
-    )
+    """What follows `slotbench fit` of an experiment that is there, if it is more than files.
+
+    Of lines with the same options of a paper's experiments of one data set the first.
+    """
+    found: dict[tuple[str, frozenset[str]], tuple[str, ...]] = {}
+    for _, *words in sorted(line for line in all_commands() if line[0] == "fit" and "--config" in line):
+        if set(words[::2]) > {"--config"} and not MADE_BY_THE_READER.search(" ".join(words)):
+            file = words[words.index("--config") + 1]
+            name = file.partition("_")[0] if "/paper/" in file else " ".join(words)
+            found.setdefault((name, frozenset(words[::2])), tuple(words))
+    return [*found.values()]
 
 
 def test_every_command_is_one_and_every_file_of_the_repository_that_it_names_is_there():

@@ -1,9 +1,9 @@
 """Every shipped grid: its header, what the parser says to its points, and two steps of them at tiny size.
 
-Of each of the laptop's grids and of each study one point is trained each time, but none where an earlier grid's trains
-the same model, and the parser is shown another that sets what it has not seen; of each of the papers' grids it is shown
-one. The slow tests show it all points of these, and train all of the laptop's; all points of all grids are trained by
-`nox -s grids`.
+Of each of the laptop's grids one point is trained each time, but none where an earlier grid's trains the same model,
+and the parser is shown another that sets what it has not seen, as of each study; of each of the papers' grids it is
+shown one. The slow tests show it all points of these, and train all of the laptop's and the studies'; all points of all
+grids are trained by `nox -s grids`.
 """
 
 from __future__ import annotations
@@ -81,14 +81,13 @@ def covering_points() -> dict[Path, list[Point]]:
 
 @cache
 def some_points() -> dict[Path, list[Point]]:
-    """Of each laptop grid and of each study one point, of a model that no earlier one has trained if there is one.
+    """Of each laptop grid one point, of a model that no earlier one has trained if there is one.
 
     None where there is no such point, and the grid compares nothing that the earlier one does not.
     """
     found: dict[Path, list[Point]] = {}
     seen: dict[str, set[str]] = {}
-    chosen = covering_points() | {path: covering(variants(opened(path).points)) for path in STUDIES}
-    for path, points in chosen.items():
+    for path, points in covering_points().items():
         point = next((point for point in points if model_of(point) not in seen), points[0])
         compared = seen.setdefault(model_of(point), set())
         found[path] = [] if compared >= set(opened(path).file.metrics) else [point]

@@ -24,8 +24,7 @@ from slotbench.metrics.frames import frame_mse
 from slotbench.registry import load, names
 from slotbench.tasks.video_prediction import VideoPrediction
 
-RELATED = ("ALTSCOFF", "ConvSSM", "OCRIM", "SingleStateSSM", "Transformer")
-"""Cores of the same layers as others: SCOFF, ConvS5, RIM, SlotSSM, SlotTransformer."""
+pytestmark = pytest.mark.slow
 
 MATCHED = Path(__file__).parents[3] / "experiments" / "matched" / "moving_mnist"
 DIGIT_CORES = [path for path in sorted(MATCHED.glob("*.yaml")) if path.stem != "CWVAE"]
@@ -56,13 +55,7 @@ def train(task: VideoPrediction, batches: Iterable[VideoBatch], learning_rate: f
         optimizer.step()
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=[pytest.mark.slow] * (path.stem in ("ConvS5", "ConvSSM")), id=path.stem)
-        for path in DIGIT_CORES
-    ],
-)
+@pytest.mark.parametrize("path", DIGIT_CORES, ids=lambda path: path.stem)
 def test_every_core_of_the_experiment_learns_two_clips_of_digits_by_heart(path):
     settings = yaml.safe_load(path.read_text())["model"]["init_args"]["core"]
     core = partial(load("cores", settings["class_path"]), **settings["init_args"])
@@ -86,9 +79,7 @@ def test_every_core_of_the_experiment_learns_two_clips_of_digits_by_heart(path):
     assert error() < goal
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in RELATED)) for name in names("cores")]
-)
+@pytest.mark.parametrize("name", names("cores"))
 def test_one_batch_of_blinking_balls_can_be_learned_by_heart(name):
     data = BlinkingBalls(num_frames=3, patches_per_side=1, num_balls=2, resolution=16)
     batch = to_unit_range(data.dataset("train").clips(range(2)))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from PIL import Image
 
 from slotbench.cli import run
+from slotbench.commands import demo
 from slotbench.data.mnist import digits
+from slotbench.models.shipped import shipped
 
 
 def test_a_model_is_drawn_on_new_clips(tmp_path, capsys):
@@ -28,6 +33,12 @@ def test_without_the_simulators_extra_stored_clips_are_drawn(tmp_path, capsys, m
     (movie,) = tmp_path.glob("*.gif")
     with Image.open(movie) as moving:
         assert getattr(moving, "n_frames", 1) > 10
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_model_is_shown_with_a_score_beside_a_baseline(name, capsys):
+    demo._print_scores(shipped()[name])
+    assert re.search(r"  \S.* \d+\.\d+ \(.+: \d+\.\d+\)\n", capsys.readouterr().out)
 
 
 def test_an_unknown_model_is_refused_with_the_nearest(tmp_path, capsys):

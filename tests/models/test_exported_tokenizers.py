@@ -21,14 +21,18 @@ def saved(task: torch.nn.Module, path: Path) -> Path:
     return path
 
 
-def test_the_tokenizer_comes_along_and_is_read_from_the_folder_alone(tmp_path: Path) -> None:
+def test_the_tokenizer_comes_along_and_is_read_from_the_folder_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     data = balls()
     tokenizer = saved(frame_task(data), tmp_path / "tokenizer.ckpt")
-    task = code_task(data, tokenizer=None, tokenizer_run=str(tokenizer))
+    task = code_task(data, tokenizer=None, tokenizer_run=tokenizer.name)
     held = load_checkpoint(saved(task, tmp_path / "task.ckpt"))
     folder = tmp_path / "model"
     folder.mkdir()
-    export_checkpoint(folder, type(task), held, tmp_path / "task.ckpt")
+    monkeypatch.chdir("/")
+    export_checkpoint(folder, type(task), held, tmp_path / "task.ckpt", str(tmp_path))
     tokenizer.unlink()
     read = slotbench.from_pretrained(folder)
     assert all(torch.equal(value, read.state_dict()[name]) for name, value in task.state_dict().items())

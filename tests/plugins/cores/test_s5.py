@@ -26,6 +26,23 @@ def test_the_released_model_has_its_number_of_parameters():
     assert sum(p.numel() for p in core.parameters()) == 254_275_952 - 1_771_264 - 7 * 16 - 21_772_800
 
 
+def test_what_is_given_reaches_every_layer():
+    given = {"state_dim": 12, "blocks": 3, "clip_eigs": False, "initialisation": "ring", "step_rescale": 2.0}
+    core = S5(SPEC, dim=8, num_layers=2, prenorm=True, dropout=0.25, kernel="reference", **given)
+    for layer in core.layers:
+        dynamics = layer.ssm.dynamics
+        assert (layer.prenorm, layer.dropout, layer.ssm.kernel) == (True, 0.25, "reference")
+        assert (dynamics.blocks, dynamics.clip_eigs) == (3, False)
+        assert layer.ssm.B.shape == (6, 8, 2)
+        # radii of the ring, twice the step
+        assert ((dynamics().decay.abs() > 0.9**2) & (dynamics().decay.abs() < 0.999**2)).all()
+        assert (dynamics.log_step.exp() > 0.001).all()
+        assert (dynamics.log_step.exp() < 0.1).all()
+        phase = dynamics.eigenvalues().imag * 2 * dynamics.log_step.double().exp()
+        torch.testing.assert_close(dynamics().decay.angle().cos(), phase.cos().float(), rtol=0, atol=1e-5)
+    assert [state.hidden.shape[-1] for state in core(clip().float()).state] == [6, 6]
+
+
 def test_recurrence_is_that_of_the_parameters():
     torch.manual_seed(0)
     ssm = S5StateSpace(5, DiagonalDynamics(8)).double()

@@ -34,6 +34,20 @@ def test_parameter_counts_are_those_of_the_paper():
     assert sum(parameter.numel() for parameter in core.parameters()) == 205_184 + 3 * 70_512
 
 
+@pytest.mark.parametrize(("ssm", "rates"), [("mamba", (32, 5)), ("mamba2", (4,))])
+def test_what_is_given_reaches_every_layer(ssm, rates):
+    given = {"state_dim": 5, "expand": 2.0, "conv_width": 3, "head_dim": 8, "exact_zoh": True, "kernel": "reference"}
+    core = small(ssm=ssm, mlp_ratio=3, **given)
+    for layer, state in zip(core.layers, core(tokens()).state, strict=True):
+        block = layer.ssm
+        assert block.A_log.shape == rates
+        assert (block.state_dim, block.inner_dim, block.exact_zoh, block.kernel) == (5, 32, True, "reference")
+        assert block.conv1d.kernel_size == (3,)
+        assert (state.conv.shape[2], state.ssm.shape[-1]) == (2, 5)
+        assert {part.out_features for part in layer.mixer.mlp.modules() if isinstance(part, nn.Linear)} == {48, 16}
+    assert len(core.encoders["0"].layers) == 1
+
+
 def test_encoders_stand_where_the_number_of_slots_changes():
     core = small([8, 8, 4, 4, 2], num_layers=5)
     assert list(core.encoders) == ["0", "2", "4"]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -49,6 +51,25 @@ def test_several_heads_average_scores_and_values():
     scores = sum(query @ key.mT / 3**0.5 for query, key in zip(queries, keys, strict=True)) / 2
     torch.testing.assert_close(attend(attention, inputs, hidden), scores.softmax(dim=-1))
     torch.testing.assert_close(attention.keys_values(inputs)[1], sum(attention.value(rows).split(2, dim=-1)) / 2)
+
+
+@pytest.mark.parametrize(("null_row", "null"), [("first", 0), ("last", 3)])
+def test_the_null_input_is_a_row_of_zeros_in_its_place_of_which_every_module_has_an_equal_share(null_row, null):
+    """Thesis, Eq 3.13-3.14 and section 4.3."""
+    attention = InputAttention(MODULES, DIM, INPUT, key_dim=3, null_row=null_row).double()
+    hidden, inputs = noise(BATCH, MODULES, DIM), noise(BATCH, 3, INPUT, seed=1)
+    scores = attention.query(hidden) @ attention.key(inputs).mT / 3**0.5
+    shares = torch.cat([scores.softmax(dim=1), torch.full((BATCH, MODULES, 1), 1 / MODULES)], dim=-1)
+    expected = shares / shares.sum(dim=-1, keepdim=True)
+    keys, values = attention.keys_values(inputs)
+    assert not keys[:, null].any()
+    assert not values[:, null].any()
+    weights = attention(hidden, keys)
+    close = partial(torch.testing.assert_close, atol=1e-7, rtol=0)  # of the thesis' epsilon
+    close(attention.null_last(weights), expected)
+    close(attention.null_weights(weights), expected[..., -1])
+    close(attention.input_weights(weights), expected[..., :-1])
+    close(attention.read(weights, values), expected[..., :-1] @ attention.value(inputs))
 
 
 def test_communication_is_attention_with_maps_of_each_modules_own():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from slotbench_plugins.cores.rim import RIM
+from slotbench_plugins.cores.rim.cell import InputAttention
 from small_rim import MODULES, small, tokens
 
 from slotbench.interfaces import TokenSpec
@@ -33,6 +34,15 @@ def test_communication_can_be_taken_from_a_trained_core():
     alone.load_state_dict({n: w for n, w in core.state_dict().items() if not n.startswith("communication.")})
     assert not torch.equal(full, off)
     assert torch.equal(off, alone(tokens()).slots)
+
+
+def test_the_place_of_the_null_input_is_that_of_its_keys_and_of_no_effect_on_slots():
+    first, last = small(2, null_row="first"), small(2, null_row="last")
+    x = tokens()
+    for core, null in ((first, 0), (last, -1)):
+        (attention,) = (part for part in core.modules() if isinstance(part, InputAttention))
+        assert not attention.keys_values(x)[0][..., null, :].any()
+    torch.testing.assert_close(first(x).slots, last(x).slots)
 
 
 @pytest.mark.parametrize("null_row", ["first", "last"])

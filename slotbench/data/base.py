@@ -6,7 +6,7 @@ import copy
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import lightning
@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from slotbench.data.reading_order import InOrder, ResumableLoader
-from slotbench.errors import DataFilesError, did_you_mean
+from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, DescribedClips, Reporter, VideoBatch, to_unit_range
 
 __all__ = ["ClipDataset", "LoaderOptions", "SimulatedData", "SlotDataModule", "Split", "check_choices", "check_counts"]
@@ -171,10 +171,6 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
     def __init__(self, loader: LoaderOptions | Mapping[str, Any] = LoaderOptions()) -> None:
         super().__init__()
         if isinstance(loader, Mapping):
-            known = [option.name for option in fields(LoaderOptions)]
-            if unknown := [name for name in loader if name not in known]:
-                near = did_you_mean(unknown[0], known)
-                raise ValueError(f"loader has no {unknown[0]}{near}; it takes {', '.join(known)}")
             loader = LoaderOptions(**loader)
         for name, value in asdict(loader).items():
             least = 0 if name in ("num_workers", "seed") else 1

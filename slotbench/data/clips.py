@@ -6,13 +6,11 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from slotbench.data.base import (
     ClipDataset,
@@ -28,7 +26,7 @@ from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, Piece, VideoBatch, View, WholeVideos
 
 __all__ = ["ClipReader", "ClipSource", "CutClips", "StoredVideos", "VideoPieces"]
-__all__ += ["check_alike", "order_of_pass"]
+__all__ += ["order_of_pass"]
 
 _ORDER, _CROP = 3, 4  # tell the generators of orders and crops from those of samples, whose second number is a split's
 _SUBSET_SEED = 0
@@ -55,8 +53,9 @@ class ClipSource(ABC):
         """
 
     def name(self, video: int, start: int) -> str | None:
-        """Name of the clip of `video` from frame `start` on, for files about it; None by default."""
-        return None if self.beneath is None else self.beneath.name(video, start)
+        """Name of the clip of `video` from frame `start` on, for files about it; None where videos have no names."""
+        name = self.video_name(video)
+        return None if name is None else f"{name}_frame{start * self.stride:05d}"
 
     def video_name(self, video: int) -> str | None:
         """Name of a whole video, for files about it; None by default."""
@@ -195,7 +194,7 @@ class CutClips(_OfSource):
         parts = []
         for number, index in enumerate(indices):
             rng = np.random.default_rng(np.random.SeedSequence([self.seed, _CROP, index]))
-            clip = batch.map(partial(_one, number=number))
+            clip = batch.map(lambda values, number=number: values[number : number + 1])  # type: ignore[misc]
             parts.append(cropped(clip, draw_crop(rng, self.crop, *clip.frames.shape[-2:])))
         return VideoBatch.join(parts)
 
@@ -226,10 +225,6 @@ class CutClips(_OfSource):
         which = int(order_of_pass(self.seed, number, len(self.videos))[turn])
         start = int(generator_for(self.seed, self.split, index).integers(self.room[which]))
         return int(self.videos[which]), start
-
-
-def _one(values: Tensor, number: int) -> Tensor:
-    return values[number : number + 1]
 
 
 class VideoPieces(_OfSource, WholeVideos):
@@ -347,9 +342,3 @@ class StoredVideos(SlotDataModule):
         """The whole videos of a split, piece by piece."""
         source, chosen = self.stored_videos(split)
         return VideoPieces(source, frames, chosen, self.sizes[split], rank, processes)
-
-
-def check_alike(path: Path, spec: DataSpec, expected: DataSpec) -> None:
-    """Checks that the file of a split has the sizes of the files beside it."""
-    if spec != expected:
-        raise DataFilesError(f"{path} holds {spec}, and the files beside it {expected}")

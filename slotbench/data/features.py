@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,9 +16,9 @@ from torch.nn import functional as F
 
 from slotbench.data.base import LoaderOptions, SlotDataModule, Split, check_counts
 from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
-from slotbench.data.clips import ClipReader, ClipSource, CutClips, StoredVideos, check_alike
+from slotbench.data.clips import ClipReader, ClipSource, CutClips, StoredVideos
 from slotbench.data.formats.images import refused_if_damaged, resize_nearest
-from slotbench.data.preparing import Report, in_order, processes_for
+from slotbench.data.preparing import Report, in_order, processes_for, whole
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
@@ -77,7 +76,8 @@ class FeatureFile(StoredVideos):
     def stored_videos(self, split: Split) -> tuple[ClipSource, np.ndarray | None]:
         """The videos of a split, and those of them that take part if not all do."""
         source = self._source(split)
-        check_alike(self.path / split, _spec(source), self.spec)
+        if (spec := _spec(source)) != self.spec:
+            raise DataFilesError(f"{self.path / split} holds {spec}, and the files beside it {self.spec}")
         if self.max_objects is None:
             return source, None
         counts = source.object_counts() if isinstance(source, StoredFeatures) else source.field("objects.num_objects")
@@ -109,9 +109,7 @@ class StoredFeatures(ClipReader):
         if not path.is_file():
             raise DataFilesError(f"there is no file {path}; {_LAYOUT}")
         self.path = path
-        self._opened: tuple[int, h5py.File] | None = None
-        with self._refused():
-            file = self._file()
+        with self._refused(), h5py.File(path, "r") as file:
             rows, cols = (int(side) for side in file.attrs["grid"])
             self.grid, self.has_class_token = (rows, cols), bool(file.attrs["has_class_token"])
             videos, length, _, width = file["features"].shape
@@ -129,17 +127,8 @@ class StoredFeatures(ClipReader):
         frame = VideoSpec(channels=3, height=height, width=wide)
         self.spec = DataSpec(input=frame, target=frame, features=VideoSpec(width, rows, cols))
 
-    def _file(self) -> h5py.File:
-        """The file, opened by each process for itself: HDF5 must not read it after a fork."""
-        if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = (os.getpid(), h5py.File(self.path, "r"))
-        return self._opened[1]
-
     def _refused(self) -> AbstractContextManager[None]:
         return refused_if_damaged(f"{self.path} is no HDF5 file of features; {_LAYOUT}")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_opened": None}
 
     def object_counts(self) -> np.ndarray:
         """How many objects each video has."""
@@ -147,10 +136,17 @@ class StoredFeatures(ClipReader):
             raise DataFilesError(f"{self.path} has no num_objects, so videos cannot be passed over for their objects")
         return self._counts
 
-    def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
-        """A clip, with one read per field."""
-        with self._refused():
-            found = {name: self._file()[name][video, frames.start : frames.stop] for name in self.fields}
+    def clip(self, video: int, frames: range) -> Mapping[str, np.ndarray]:
+        """A clip, for which the file is opened."""
+        return self.clips([video], [frames])[0]
+
+    def clips(self, videos: Sequence[int], windows: Sequence[range]) -> list[Mapping[str, np.ndarray]]:
+        """Several clips, for which it is opened once; not for all, as HDF5 must not go on reading after a fork."""
+        with self._refused(), h5py.File(self.path, "r") as file:
+            return [self._clip(file, video, frames) for video, frames in zip(videos, windows, strict=True)]
+
+    def _clip(self, file: h5py.File, video: int, frames: range) -> dict[str, np.ndarray]:
+        found = {name: file[name][video, frames.start : frames.stop] for name in self.fields}
         tokens = found["features"][:, int(self.has_class_token) :]
         # a view: what reads cells as tokens turns the axes back
         found["features"] = tokens.swapaxes(1, 2).reshape(len(frames), -1, *self.grid)
@@ -212,9 +208,9 @@ def _featured(
     clips: CutClips, extract: Callable[[Tensor], Tensor], side: int, jobs: int | None, first: int
 ) -> Iterator[VideoBatch]:
     """The videos from a number on, with their features."""
-    videos = [int(video) for video in clips.videos[first:]]
-    read = partial(_whole, clips.source, int(clips.source.lengths[clips.videos[0]]))
-    for batch in in_order(read, videos, processes_for(jobs, len(videos) // _WORTH_READING_ELSEWHERE)):
+    videos = [[int(video)] for video in clips.videos[first:]]
+    jobs = processes_for(jobs, len(videos) // _WORTH_READING_ELSEWHERE)
+    for batch in in_order(partial(whole, clips.source), videos, jobs):
         masks, counts = batch.masks, batch.objects.get("num_objects")
         if masks is not None:
             masks = torch.from_numpy(resize_nearest(masks.numpy(), side, side).astype(np.uint8))
@@ -225,10 +221,6 @@ def _featured(
             features=extract(batch.frames[0].float() / 255)[None].half(),
             objects={} if counts is None else {"num_objects": counts},
         )
-
-
-def _whole(source: ClipSource, length: int, video: int) -> VideoBatch:
-    return source.read([video], [0], length)
 
 
 def _resized(frames: Tensor, side: int) -> Tensor:

@@ -86,6 +86,8 @@ class PosedVideos(ClipSource):
         per_view: other entries of `objects` that have an axis of views.
     """
 
+    beneath: ClipSource
+
     def __init__(
         self,
         source: ClipSource,

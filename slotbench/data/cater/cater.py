@@ -158,12 +158,10 @@ class _Clips(ClipDataset):
         self.entries = data.entries(split)
         super().__init__(data.sizes[split] if split == "train" else min(data.sizes[split], len(self.entries)))
         # not `data` itself: it would carry a trainer into the workers
-        self.cache, self.num_frames = data.cache(), data.num_frames
+        self.cache, self.num_frames, self.seed = data.cache(), data.num_frames, data.loader.seed
         self.places = {int(number): place for place, number in enumerate(self.cache.field("objects.number"))}
         self.sampling, self.grid, self.scenes = data.sampling, data.grid, data.scenes
-        self.target = data.target
-        self.seed = data.loader.seed
-        self.split: Split = split
+        self.target, self.split = data.target, split
 
     def clip_name(self, index: int) -> str | None:
         return self.entries[self._video(index)][0]
@@ -206,8 +204,7 @@ class _Clips(ClipDataset):
         """The frames that a clip shows; of a video of one more than a multiple of the steps, the first is left out."""
         if length < self.num_frames:
             raise DataFilesError(f"{self.cache.folder} has videos of {length} frames; set num_frames to that or less")
-        skipped = length % self.num_frames if self.sampling == "segments" else 0
-        skipped = skipped if skipped == 1 else 0
+        skipped = int(self.sampling == "segments" and length % self.num_frames == 1)
         return frame_numbers(self.sampling, rng, length, self.num_frames, self.split == "train", skipped)
 
     def _log(self, scene: CaterScene, frames: np.ndarray) -> dict[str, np.ndarray]:

@@ -15,7 +15,6 @@ from slotbench.data.preparing import PreparableVideos
 
 __all__ = ["CLEVRER"]
 
-TestSplit = Literal["test", "validation"]
 Fitting = Literal["stretch", "crop"]
 
 
@@ -62,7 +61,7 @@ class CLEVRER(PreparableVideos):
         stride: int = 1,
         masks: bool = True,
         annotations: bool = True,
-        test_split: TestSplit = "test",
+        test_split: Literal["test", "validation"] = "test",
         loader: LoaderOptions = LoaderOptions(val_batch_size=4),
     ) -> None:
         super().__init__(loader, num_frames, eval_frames, stride)
@@ -113,9 +112,6 @@ class CLEVRER(PreparableVideos):
 
 class _Prepared(ClipCache):
     """A cache of every `stride`-th frame, whose videos have the names of the release."""
-
-    def name(self, video: int, start: int) -> str:
-        return f"{self.video_name(video)}_frame{start * self.stride:05d}"
 
     def video_name(self, video: int) -> str:
         return f"video_{int(self.field('objects.number')[video]):05d}"

@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Bool, UInt8
 
 from slotbench.data.base import padded
 from slotbench.data.clips import ClipReader
 from slotbench.data.formats.annotations import read_annotations
-from slotbench.data.formats.coco_runs import decode_coco_runs
 from slotbench.data.formats.images import Fit
 from slotbench.data.formats.movies import MovieFile, keep_movies
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import View
 
-__all__ = ["LAYOUT", "TIMED", "ClevrerVideos", "folder_of", "pseudo_masks", "read_annotation"]
+__all__ = ["LAYOUT", "TIMED", "ClevrerVideos", "decode_coco_runs", "folder_of", "pseudo_masks", "read_annotation"]
 
 TIMED = ("positions", "velocities", "inside_view", "collisions")
 """The entries of `objects` that have an axis of frames after that of videos."""
@@ -36,6 +35,7 @@ _FRAMES = 128
 _BROKEN = (10800,)  # whose released annotation is not right
 _NAME = re.compile(r"video_(\d{5})\.mp4")
 _BLOCK = 1000  # videos of a folder
+_FIRST, _MORE, _SIGN, _BITS = 48, 0x20, 0x10, 5  # of the characters of packed run lengths
 
 
 def folder_of(path: Path, kind: str, stored: str) -> Path | None:
@@ -81,10 +81,6 @@ class ClevrerVideos(ClipReader):
         keep_movies(movies.values())
         self.numbers, self.movies = list(movies), list(movies.values())
         self.lengths = np.full(len(self.movies), -(-_FRAMES // stride))
-
-    def name(self, video: int, start: int) -> str:
-        """The name of the video, and the first frame of the clip in it."""
-        return f"{self.video_name(video)}_frame{start * self.stride:05d}"
 
     def video_name(self, video: int) -> str:
         """The file's name without its ending."""
@@ -248,3 +244,38 @@ def _painted(
 
 def _appearance(item: Any) -> Appearance:
     return str(item["color"]), str(item["material"]), str(item["shape"])
+
+
+def decode_coco_runs(counts: str | list[int], height: int, width: int) -> Bool[np.ndarray, "height width"]:
+    """The pixels of a mask, of run lengths as COCO has them: column by column, of 0 and of 1 in turn.
+
+    Packed into text, a length is a row of characters of six bits, five of the number each, lowest first, and the sixth
+    says that more follow; from the fourth length on it is the difference to the last but one.
+
+    Source: the format of pycocotools (cocodataset/cocoapi).
+
+    Example:
+        >>> decode_coco_runs([1, 2, 3], 2, 3).astype(int)
+        array([[0, 1, 0],
+               [1, 0, 0]])
+    """
+    found = _unpacked(counts) if isinstance(counts, str) else counts
+    if any(not 0 <= length <= height * width for length in found) or sum(found) != height * width:
+        raise ValueError(f"a mask whose runs do not add up to the pixels of {height} x {width}")
+    return np.repeat(np.arange(len(found)) % 2 == 1, np.array(found, np.int64)).reshape(width, height).T
+
+
+def _unpacked(text: str) -> list[int]:
+    lengths: list[int] = []
+    value = place = 0
+    for character in text:
+        bits = ord(character) - _FIRST
+        value |= (bits & (_MORE - 1)) << (_BITS * place)
+        place += 1
+        if bits & _MORE:
+            continue
+        if bits & _SIGN:
+            value -= 1 << (_BITS * place)
+        lengths.append(value + (lengths[-2] if len(lengths) > 2 else 0))
+        value = place = 0
+    return lengths

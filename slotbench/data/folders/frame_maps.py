@@ -23,7 +23,7 @@ from slotbench.data.formats.images import read_numbers
 from slotbench.errors import DataFilesError, listing
 from slotbench.io import map_npy, npz_names, read_npz
 
-__all__ = ["DEPTH", "MASKS", "VALID", "FrameMaps", "find_maps", "name_of", "read_mask_image", "resize_depth"]
+__all__ = ["DEPTH", "MASKS", "VALID", "FrameMaps", "find_maps", "name_of", "read_map", "resize_depth"]
 
 MASKS, DEPTH, VALID = "masks", "depth", "depth_valid"
 """The folders beside the videos."""
@@ -107,18 +107,13 @@ def name_of(video: Path) -> str:
     return video.name if video.is_dir() else video.stem
 
 
-def read_map(path: Path, kind: str) -> np.ndarray:
+def read_map(path: Path, kind: str = MASKS) -> np.ndarray:
     """The map "height width" of one frame: an npy file, or an image that was stored without losses."""
     if path.suffix.lower() == ".npy":
         return _checked(map_npy(path), path, kind, 2)
     if kind == DEPTH:
         return read_numbers(path, _SIXTEEN_BITS, "depth as grey values of 16 bits")
     return read_numbers(path, _GREY, "ids of objects, as grey values or with a palette")
-
-
-def read_mask_image(path: Path) -> np.ndarray:
-    """The ids "height width" of an image, grey or with a palette, or of an npy file; see `read_map`."""
-    return read_map(path, MASKS)
 
 
 def resize_depth(

@@ -10,14 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from natsort import natsort_keygen
 
 from slotbench.errors import DataFilesError, listing
 
-__all__ = ["ARRAYS", "IMAGES", "MOVIES", "STACKS", "folder_named", "frame_files", "is_hidden", "natural_order"]
-__all__ += ["visible"]
+__all__ = ["ARRAYS", "IMAGES", "MOVIES", "STACKS", "folder_named", "frame_files", "is_hidden", "visible"]
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 MOVIES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg")
@@ -50,14 +48,10 @@ def folder_named(parent: Path, name: str) -> Path:
     return next((path for path in visible(parent) if path.name.lower() == name and path.is_dir()), parent / name)
 
 
-def natural_order(path: Path) -> Any:
-    """Sorting key that puts frame2 before frame10."""
-    return _natural(path.stem), path.name
-
-
 def frame_files(folder: Path, suffixes: Sequence[str]) -> list[Path]:
     """The files of a folder that are frames of one video, or maps of them, in their order."""
-    files = sorted((path for path in visible(folder) if path.suffix.lower() in suffixes), key=natural_order)
+    files = [path for path in visible(folder) if path.suffix.lower() in suffixes]
+    files.sort(key=lambda path: (_natural(path.stem), path.name))
     numbers = [tuple(map(int, _NUMBER.findall(file.stem))) for file in files]
     kinds = Counter(_NUMBER.sub("#", file.stem.lower()) for file in files)
     begins, firsts = {kind.partition("#")[0] for kind in kinds}, {found[:1] for found in numbers}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -31,32 +30,7 @@ def open_video(path: Path, fit: Fit | None = None) -> VideoFile | None:
     return MovieFile(path, fit) if suffix in MOVIES else None
 
 
-class _Read(VideoFile):
-    """Base class of videos whose frames are read one by one."""
-
-    @abstractmethod
-    def frame(self, number: int) -> np.ndarray:
-        """One frame "height width 3"."""
-
-    def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
-        """Frames of these numbers, all of one size."""
-        for number in numbers:
-            frame = self.frame(number)
-            if frame.shape[:2] != self.size:
-                raise DataFilesError(
-                    f"frame {number} of {self.path} has {frame.shape[0]} x {frame.shape[1]} pixels, and the first one "
-                    f"{self.size[0]} x {self.size[1]}; expected one size"
-                )
-            yield frame
-
-    @cached_property
-    def size(self) -> tuple[int, int]:
-        """Height and width of the first frame."""
-        height, width, _ = self.frame(0).shape
-        return height, width
-
-
-class FrameFolder(_Read):
+class FrameFolder(VideoFile):
     """A folder with a file for each frame: images, or else arrays "height width 3" in bytes.
 
     Attributes:
@@ -79,24 +53,31 @@ class FrameFolder(_Read):
             return cls(path, (".npy",), _read_array)
         return None
 
-    def frame(self, number: int) -> np.ndarray:
-        """The image or array of this number."""
-        return self._frame(self.files[number])
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the first frame."""
+        height, width, _ = self._frame(self.files[0]).shape
+        return height, width
+
+    def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
+        """Images or arrays of these numbers, all of one size."""
+        for number in numbers:
+            frame = self._frame(self.files[number])
+            if frame.shape[:2] != self.size:
+                raise DataFilesError(
+                    f"frame {number} of {self.path} has {frame.shape[0]} x {frame.shape[1]} pixels, and the first one "
+                    f"{self.size[0]} x {self.size[1]}; expected one size"
+                )
+            yield frame
 
 
-class ImageStack(_Read):
+class ImageStack(VideoFile):
     """One file of several images, each of which is a frame: GIF, animated PNG or WebP, TIFF."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with opened_image(path) as image:
             self.length = getattr(image, "n_frames", 1)
-
-    def frame(self, number: int) -> np.ndarray:
-        """The image of this number, for which those before it may be decoded too."""
-        with opened_image(self.path) as image:
-            image.seek(number)
-            return as_frame(image)
 
     def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
         """Frames of these numbers, for which the file is opened once."""
@@ -106,16 +87,12 @@ class ImageStack(_Read):
                 yield as_frame(image)
 
 
-class ArrayFile(_Read):
+class ArrayFile(VideoFile):
     """An npy file, or the array "video", "frames" or the only one of an npz: "time height width channels" in bytes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.length = len(self._values())
-
-    def frame(self, number: int) -> np.ndarray:
-        """An entry."""
-        return _in_colour(self._values()[number])
 
     def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
         """Entries, for which the file is opened once."""

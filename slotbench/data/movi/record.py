@@ -78,7 +78,12 @@ class MOViRecords(ClipReader):
     def _fill(self, out: np.ndarray, example: Example, name: str, window: slice) -> None:
         """Decodes images into `out`, "time channels height width", in its size."""
         size = out.shape[-2:]
-        for number, png in enumerate(self._pngs(example, name, window)):
+        pngs = example.byte_strings(name)
+        if len(pngs) != self.num_frames:
+            raise example.damaged(
+                f"has {len(pngs)} frames of {name}; expected {self.num_frames}, as many as the first record says"
+            )
+        for number, png in enumerate(pngs[window]):
             try:
                 image = decode_png(png)
             except DataFilesError as error:
@@ -145,14 +150,6 @@ class MOViRecords(ClipReader):
 
     def _example(self, video: int) -> Example:
         return Example(self.records[video], self.records.where(video), _EXPECTED)
-
-    def _pngs(self, example: Example, name: str, window: slice) -> list[memoryview]:
-        pngs = example.byte_strings(name)
-        if len(pngs) != self.num_frames:
-            raise example.damaged(
-                f"has {len(pngs)} frames of {name}; expected {self.num_frames}, as many as the first record says"
-            )
-        return pngs[window]
 
 
 def find_shards(folder: Path, split: str) -> list[Path]:

@@ -9,7 +9,7 @@ import torch
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.cameras import look_at
-from slotbench.data.folders.frame_maps import read_mask_image
+from slotbench.data.folders.frame_maps import read_map
 from slotbench.data.formats.images import read_frame
 from slotbench.data.posed_data import Frame, PosedData, PosedVideos
 from slotbench.data.posed_files.scenes import PosedFiles, PosedImages
@@ -95,7 +95,7 @@ class _Scenes(PosedFiles):
     def posed(self, video: int, frames: range) -> PosedImages:
         places = [f"{video}_{view}.png" for view in range(_VIEWS)]
         images = [read_frame(self.path / "images" / f"img_{place}") for place in places]
-        masks = [read_mask_image(self.path / "masks" / f"masks_{place}")[None].astype(np.int32) for place in places]
+        masks = [read_map(self.path / "masks" / f"masks_{place}")[None].astype(np.int32) for place in places]
         cameras = look_at(torch.from_numpy(self.centres[video])).numpy()[None]
         about = {"present": self.present[video], "shape_label": self.shape[video] - 1}
         size = images[0].shape[:2]

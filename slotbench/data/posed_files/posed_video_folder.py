@@ -110,9 +110,6 @@ class _Clips(PosedFiles):
             cameras = cameras * np.array([1.0, -1.0, -1.0, 1.0])
         return PosedImages([file.fitted(frames, self.fit) for file in files], size, masks, cameras, focal)
 
-    def name(self, video: int, start: int) -> str:
-        return f"{self.folders[video].name}_frame{start:05d}"
-
     def video_name(self, video: int) -> str:
         return self.folders[video].name
 

@@ -46,10 +46,6 @@ class PosedFiles(ClipReader):
     def posed(self, video: int, frames: range) -> PosedImages:
         """Some frames of a video."""
 
-    def name(self, video: int, start: int) -> str | None:
-        """That of the video; videos that are cut into clips say which one, too."""
-        return self.video_name(video)
-
     def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
         """The arrays of a clip."""
         found, fit = self.posed(video, frames), self.fit

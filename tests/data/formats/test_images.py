@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from slotbench.data.folders.frame_maps import read_mask_image
+from slotbench.data.folders.frame_maps import read_map
 from slotbench.data.formats.images import read_frame
 from slotbench.errors import DataFilesError
 
@@ -23,7 +23,7 @@ def test_frames_and_masks_are_turned_as_viewers_show_them(ending: str, tmp_path:
         for values in (stored, stored.astype(np.uint16) * 256):
             Image.fromarray(np.ascontiguousarray(values)).save(tmp_path / f"a.{ending}", exif=exif)
             np.testing.assert_array_equal(read_frame(tmp_path / f"a.{ending}")[..., 0], UPRIGHT)
-        np.testing.assert_array_equal(read_mask_image(tmp_path / f"a.{ending}"), UPRIGHT.astype(int) * 256)
+        np.testing.assert_array_equal(read_map(tmp_path / f"a.{ending}"), UPRIGHT.astype(int) * 256)
 
 
 def test_floating_point_is_black_to_white_from_0_to_1_or_refused(tmp_path: Path) -> None:
@@ -56,12 +56,12 @@ def test_ids_come_as_they_were_stored_or_are_refused(tmp_path: Path) -> None:
     image = Image.fromarray(np.array([[0, 1, 2]], np.uint8), "P")
     image.putpalette([0, 0, 0, 9, 9, 9, 200, 0, 0])
     image.save(tmp_path / "palette.png", transparency=1)
-    assert read_mask_image(tmp_path / "palette.png").tolist() == [[0, 1, 2]]
+    assert read_map(tmp_path / "palette.png").tolist() == [[0, 1, 2]]
     for name, options in {"a.jpg": {}, "a.webp": {"quality": 80}, "a.tif": {"compression": "jpeg"}}.items():
         Image.new("L", (32, 32), 3).save(tmp_path / name, **options)
         with pytest.raises(DataFilesError, match=r"whose compression changes numbers .*as PNG"):
-            read_mask_image(tmp_path / name)
+            read_map(tmp_path / name)
         assert read_frame(tmp_path / name).shape == (32, 32, 3)
     (tmp_path / "b.png").write_bytes((tmp_path / "palette.png").read_bytes()[:60])
     with pytest.raises(DataFilesError, match=r"b.png cannot be read as an image"):
-        read_mask_image(tmp_path / "b.png")
+        read_map(tmp_path / "b.png")

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotbench.data.mnist.digits import Digits, DigitsError, digit_pools, load_digits, resize_by_area
+from slotbench.data.mnist.digits import Digits, digit_pools, load_digits, resize_by_area
+from slotbench.errors import DataFilesError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (30, 6, 5), dtype=np.uint8)
 LABELS = np.arange(30, dtype=np.uint8) % 3
@@ -77,7 +78,7 @@ def test_npy_is_read_with_and_without_labels(tmp_path: Path) -> None:
 )
 def test_a_damaged_or_foreign_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path = written(tmp_path / "some-images", content)
-    with pytest.raises(DigitsError, match=re.escape(path)):
+    with pytest.raises(DataFilesError, match=re.escape(path)):
         load_digits(path)
 
 

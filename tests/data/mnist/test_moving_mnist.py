@@ -15,8 +15,8 @@ from torch import Tensor
 
 from slotbench.data.base import LoaderOptions, SlotDataModule
 from slotbench.data.mnist import moving_mnist
-from slotbench.data.mnist.digits import DigitsError
 from slotbench.data.mnist.moving_mnist import MovingMNIST, move_and_draw, velocity_after
+from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 
 
@@ -131,7 +131,7 @@ def test_digits_of_the_user_are_shown(tmp_path: Path) -> None:
     batch = clips(MovingMNIST(digits=str(tmp_path / "mine.npy"), resolution=8, digit_size=4))
     assert batch.frames.unique().tolist() == [0, 7]
     assert "digits" not in batch.objects
-    with pytest.raises(DigitsError, match=r"no digits at .*absent"):
+    with pytest.raises(DataFilesError, match=r"no digits at .*absent"):
         MovingMNIST(digits=str(tmp_path / "absent"))
 
 

@@ -8,7 +8,7 @@ from clevrer_files import pack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotbench.data.formats.coco_runs import decode_coco_runs
+from slotbench.data.clevrer.videos import decode_coco_runs
 
 
 @pytest.mark.parametrize(

@@ -83,17 +83,33 @@ def test_arrays_for_each_frame_are_one_video(tmp_path: Path) -> None:
         open_video(tmp_path / "walk" / "0.npy")
 
 
+def test_frames_that_differ_in_size_are_refused_when_they_are_read(tmp_path: Path) -> None:
+    frames(tmp_path / "walk", 3)
+    Image.new("L", (8, 12)).save(tmp_path / "walk" / "1.png")
+    with pytest.raises(DataFilesError, match=r"frame 1 of .*walk has 12 x 8 pixels, and the first one 8 x 12"):
+        values(tmp_path / "walk")
+
+
+def test_a_folder_that_is_itself_a_video_says_what_else_lies_in_it(tmp_path: Path) -> None:
+    frames(tmp_path)
+    (tmp_path / "notes.txt").write_text("in the park")
+    found = find_videos(tmp_path, "val")
+    assert [(video.path, video.length) for video in found.videos] == [(tmp_path, 6)]
+    assert found.left_out == ["notes.txt"]
+
+
 def test_what_lies_beside_the_videos_is_said(tmp_path: Path) -> None:
     for name, count in {"walk": 6, "run": 3, "Masks/walk": 6, "Masks/run": 3, "Masks/jump": 3, "mask": 6}.items():
         frames(tmp_path / name, count)
     (tmp_path / "empty").mkdir()
     np.save(tmp_path / "none.npy", np.zeros((0, 8, 12, 3), np.uint8))
+    np.save(tmp_path / "still.npy", np.zeros((8, 12, 3), np.uint8))
     frames(tmp_path, 1, "preview.png")
     data = VideoFolder(str(tmp_path), resolution=8, num_frames=3, eval_frames=6)
     first, second = (data.reading() or "").splitlines()
     assert "val 2" in first
     assert first.endswith("frames of 8 x 12 pixels, with masks")
     assert "run (val: shorter than a clip of 6 frames)" in second
-    left_out = {"empty", "mask (call it masks)", "none.npy", "preview.png"}
+    left_out = {"empty", "mask (call it masks)", "none.npy", "preview.png", "still.npy"}
     assert set(data.found("val").left_out) == left_out
     assert data.dataset("val").clips([0]).masks is not None

@@ -135,6 +135,11 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
         DataFilesError, match=r"movi_a-validation.* \(record at byte 0\): .* cannot be decoded as a PNG"
     ):
         clips(MOVi(str(tmp_path), resolution=SIDE), "val", [0])
+    short = movi_video(0, SIDE)
+    short["segmentations"] = short["segmentations"][:-1]
+    write_movi(tmp_path, {"validation": [short]}, shards=1)
+    with pytest.raises(DataFilesError, match=r"has 23 frames of segmentations; expected 24"):
+        clips(MOVi(str(tmp_path), resolution=SIDE), "val", [0])
     file.write_bytes(whole.replace(b"instances/visibility", b"instances/visibilitx"))
     with pytest.raises(
         DataFilesError, match=r"\(record at byte 0\) has no instances/visibility; expected a record of MOVi"

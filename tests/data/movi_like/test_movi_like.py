@@ -74,6 +74,7 @@ def test_a_video_depends_on_seed_split_and_number_and_not_on_the_batch(level: st
     assert digest(alone) == digest(whole(small(level=level).simulated("train", threads=2), [1]))
     others = [small(level=level, scene_seed=1).simulated("train"), small(level=level).simulated("val")]
     assert len({digest(alone), digest(whole(source, [0])), *(digest(whole(other, [1])) for other in others)}) == 4
+    assert digest(whole(small(level=level, samples_per_side=2).simulated("train"), [1])) != digest(alone)
     # the order of training is another matter than the videos
     assert digest(whole(small(level=level, loader=LoaderOptions(seed=9)).simulated("train"), [1])) == digest(alone)
 

@@ -100,6 +100,8 @@ def test_own_videos_give_the_frames_of_all_cameras_at_one_instant(tmp_path: Path
     assert (about["masks"][0, 0].numpy() == ids(1, 0, 10, 12)[:, 1:11]).all()
     still = in_order(clip(data, "test", 0))[1]["cameras"]
     torch.testing.assert_close(still, turntable(12, 4.0)[:3].expand(2, 3, 4, 4))
+    assert data.dataset("test").clip_name(3) == "clip1_frame00002"
+    assert data.dataset("test").video_origin(1) == str(folder / "test" / "clip1")
     larger = clip(PosedVideoFolder(str(folder), num_cameras=3, resolution=20, eval_frames=2), "val", 0)
     assert float(larger.objects["focal"]) == 30.0
 

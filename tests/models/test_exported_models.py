@@ -137,6 +137,15 @@ def test_a_test_of_the_weights_is_preferred_to_the_validation(trained: Path, tmp
     assert "| error | **0.250** | - |" in text
 
 
+def test_scores_of_an_earlier_checkpoint_are_those_of_its_line_in_the_history(trained: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(trained, tmp_path / "run")) / "run.json"
+    info = json.loads(path.read_text())
+    path.write_text(json.dumps(info | {"metrics_step": info["metrics_step"] + 1, "metrics": {}}))
+    evaluation = export_run(tmp_path / "run", tmp_path / "out")["evaluation"]
+    assert evaluation["split"] == "validation"
+    assert evaluation["metrics"]["val/psnr/frame"] == pytest.approx(info["metrics"]["val/psnr/frame"])
+
+
 def edit(folder: Path, change: Callable[[dict], object]) -> None:
     config = json.loads((folder / "config.json").read_text())
     change(config["task"]["init_args"])

@@ -15,11 +15,7 @@ __all__ = ["Collapse", "largest_share", "prediction_spread", "slots_apart"]
 
 # name -> (limit, whether the alarm is above it, what to say and try)
 _ALARMS = {
-    "slots_apart": (
-        1e-3,
-        False,
-        "all slots are alike: {:.2g} of their power tells them apart; try a lower learning rate",
-    ),
+    "slots_apart": (1e-3, False, "all slots are alike ({:.2g} of their power differs); try a lower learning rate"),
     "largest_share": (0.99, True, "one slot has everything: {:.4f} of each clip; try a longer warm-up or fewer slots"),
     "prediction_spread": (1e-5, False, "the prediction is the same whatever is seen ({:.2g}); try gradient clipping"),
 }
@@ -57,23 +53,18 @@ class Collapse(Callback):
         self._before: set[str] = set()
         self._said: set[str] = set()
 
-    def on_validation_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Listens to core and decoder."""
-        if trainer.state.fn == "fit" and not trainer.sanity_checking and batch_idx < self._batches:
+    def on_validation_batch_start(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
+        if trainer.state.fn == "fit" and not trainer.sanity_checking and args[1] < self._batches:
             parts = [getattr(pl_module, name, None) for name in ("core", "decoder")]
             modules = [part for part in parts if isinstance(part, nn.Module)]
             self._hooks = {part: part.register_forward_hook(self._measure) for part in modules}
 
     def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        """Listens no more."""
         for hook in self._hooks.values():
             hook.remove()
         self._hooks = {}
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Warns of what two validations in a row have shown."""
         means = {name: sum(values) / len(values) for name, values in self._found.items()}
         self._found = {}
         now = {name for name, value in means.items() if (value > _ALARMS[name][0]) == _ALARMS[name][1]}
@@ -84,14 +75,6 @@ class Collapse(Callback):
         for name in sorted(due) if trainer.is_global_zero else ():
             sentence = _ALARMS[name][2].format(means[name])
             trainer.print(f"collapse alarm at step {trainer.global_step:,}: {sentence}")
-
-    def state_dict(self) -> dict[str, list[str]]:
-        """Findings of the last validation and past warnings, so that a resumed run repeats none."""
-        return {"before": sorted(self._before), "said": sorted(self._said)}
-
-    def load_state_dict(self, state_dict: dict[str, list[str]]) -> None:
-        """Continues from `state_dict`."""
-        self._before, self._said = set(state_dict["before"]), set(state_dict["said"])
 
     def _measure(self, part: nn.Module, arguments: object, output: object) -> None:
         self._hooks.pop(part).remove()  # the first output of a batch is enough

@@ -29,7 +29,6 @@ class CompiledParts(Callback):
         self._as_written = ExitStack()
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Compiles the parts, each when it is first called."""
         if self.mode == "off":
             return
         import torch._inductor.config  # half a second, for those who compile alone
@@ -42,14 +41,12 @@ class CompiledParts(Callback):
             part.compile(mode="reduce-overhead" if self.mode == "graphs" else "default")
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """From here on parts run as written."""
         if self.mode != "off":
             self._as_written.enter_context(torch.compiler.set_stance("force_eager"))
 
     on_validation_start = on_train_start
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        """From here on steps are compiled."""
         self._as_written.close()
 
     on_train_batch_end = on_exception = on_validation_end  # type: ignore[assignment]

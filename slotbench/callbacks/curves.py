@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from lightning.pytorch import Callback, LightningModule, Trainer
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from slotbench.io import open_atomically
@@ -24,22 +23,21 @@ def draw_curves(folder: RunFolder) -> list[Path]:
     """Draws `media/loss.png` and `media/metrics.png`, the headlines with baselines dashed and oracles dotted."""
     history, drawn = folder.history(), []
     losses = {name: _series(history, f"{name}/loss") for name in ("train", "val")}
-    if any(len(steps) for steps, _ in losses.values()):
+    if any(len(series) for series in losses.values()):
         figure, (axis,) = _figure(1)
-        for name, (steps, values) in losses.items():
-            axis.plot(steps, values, label=name, linewidth=1 if name == "train" else 1.8)
-        values = np.concatenate([values for _, values in losses.values()])
+        for name, series in losses.items():
+            axis.plot(*series.T, label=name, linewidth=1 if name == "train" else 1.8)
+        values = np.concatenate([series[:, 1] for series in losses.values()])
         if (values > 0).all() and values.max() > 20 * values.min():
             axis.set_yscale("log")
         axis.set_title("loss", loc="left")
         axis.legend(frameon=False)
         drawn.append(_save(figure, folder.media / "loss.png"))
     headlines = [(one, _series(history, one["metric"])) for one in folder.info.get("headlines", [])]
-    headlines = [(one, series) for one, series in headlines if len(series[0])]
-    if headlines:
+    if headlines := [(one, series) for one, series in headlines if len(series)]:
         figure, axes = _figure(len(headlines))
-        for axis, (headline, (steps, values)) in zip(axes, headlines, strict=True):
-            axis.plot(steps, values, marker="o", markersize=3, label="this run")
+        for axis, (headline, series) in zip(axes, headlines, strict=False):
+            axis.plot(*series.T, marker="o", markersize=3, label="this run")
             for references, style in zip(split_references(headline), ("--", ":"), strict=True):
                 for name, score in references.items():
                     axis.axhline(score, linestyle=style, color="#9ca3af", linewidth=1)
@@ -49,24 +47,22 @@ def draw_curves(folder: RunFolder) -> list[Path]:
     return drawn
 
 
-def _series(history: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
+def _series(history: list[dict[str, Any]], name: str) -> np.ndarray:
+    """Steps and values: "rows 2"."""
     rows = [(row["step"], row[name]) for row in history if isinstance(row.get(name), int | float)]
-    table = np.array(rows, dtype=float).reshape(-1, 2)
-    return table[:, 0], table[:, 1]
+    return np.array(rows, dtype=float).reshape(-1, 2)
 
 
 def _figure(count: int) -> tuple[Figure, list[Axes]]:
     across = min(count, 3)
     down = -(-count // across)
     figure = Figure(figsize=(5.5 * across, 3.8 * down), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
     axes = list(figure.subplots(down, across, squeeze=False).flat)
-    for axis in axes:
+    for number, axis in enumerate(axes):
         axis.spines[["top", "right"]].set_visible(False)
         axis.set_xlabel("step")
-    for empty in axes[count:]:
-        empty.set_visible(False)
-    return figure, axes[:count]
+        axis.set_visible(number < count)
+    return figure, axes
 
 
 def _save(figure: Figure, path: Path) -> Path:
@@ -83,12 +79,10 @@ class CurveWriter(Callback):
         self._folder, self._drawn_at = folder, time.monotonic()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Draws if the last drawing is long enough ago."""
         if trainer.state.fn == "fit" and time.monotonic() - self._drawn_at > 60:
             self._draw(trainer)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        """Draws what there is."""
         self._draw(trainer)
 
     on_exception = on_fit_end  # type: ignore[assignment]

@@ -32,26 +32,19 @@ class Divergence(Callback):
         self._first: Tensor | None = None  # the first step whose loss was not finite, on the device
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forgets an earlier training."""
         self._first = None
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
-        """Notes the step if the loss is not finite."""
-        value = loss.detach()
-        if _is_at_hand(trainer, value):
-            if not bool(torch.isfinite(value).all()):
-                raise _diverged(trainer, trainer.global_step, f"the training loss is {float(value.float().mean())} in")
-            return
-        here = torch.where(torch.isfinite(value).all(), _NEVER, trainer.global_step)
+        here = torch.where(torch.isfinite(loss.detach()).all(), _NEVER, trainer.global_step)
         self._first = here if self._first is None else torch.minimum(self._first, here)
+        if _is_at_hand(trainer, here):
+            self._check_losses(trainer)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: object) -> None:
-        """Checks the losses of the last steps at intervals."""
         if trainer.global_step % self._every == 0:
             self._check_losses(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Checks losses and weights before they are scored."""
         if not trainer.sanity_checking and trainer.state.fn == "fit":
             self.check(trainer)
 
@@ -62,7 +55,7 @@ class Divergence(Callback):
         if weights:
             finite = torch.stack([torch.isfinite(weight).all() for weight in weights]).all()
             if not _least(trainer, finite.long()):
-                raise _diverged(trainer, trainer.global_step, "weights are not finite after", after=True)
+                raise _diverged(trainer, trainer.global_step, "weights are not finite after step", trainer.global_step)
 
     def _check_losses(self, trainer: Trainer) -> None:
         if trainer.world_size == 1 and self._first is None:
@@ -72,7 +65,7 @@ class Divergence(Callback):
         self._first = None
         step = _least(trainer, first)
         if step < _NEVER:
-            raise _diverged(trainer, step, "the training loss is not finite in")
+            raise _diverged(trainer, step, "the training loss is not finite in step", step + 1)
 
 
 def _is_at_hand(trainer: Trainer, value: Tensor) -> bool:
@@ -80,18 +73,14 @@ def _is_at_hand(trainer: Trainer, value: Tensor) -> bool:
     return trainer.world_size == 1 and value.device.type == "cpu"
 
 
-def _diverged(trainer: Trainer, step: int, what: str, after: bool = False) -> DivergedError:
+def _diverged(trainer: Trainer, step: int, what: str, number: int) -> DivergedError:
     """The message: what is not finite, at which step, and what to try."""
     rates = sorted({float(group["lr"]) for optimizer in trainer.optimizers for group in optimizer.param_groups})
     rate, tries = " and ".join(f"{rate:.3g}" for rate in rates), ["a lower learning rate (--model.optimizer.lr)"]
     if trainer.gradient_clip_val is None:
         tries.append("gradient clipping (--trainer.gradient_clip_val 1.0)")
-    if str(trainer.precision) not in ("32-true", "64-true"):
-        tries.append(f"--trainer.precision 32-true (this is {trainer.precision})")
-    number = step if after else step + 1
-    return DivergedError(
-        f"the training has diverged: {what} step {number:,}, at a learning rate of {rate}; try {', '.join(tries)}", step
-    )
+    said = f"the training has diverged: {what} {number:,}, at a learning rate of {rate}; try {', '.join(tries)}"
+    return DivergedError(said, step)
 
 
 def _least(trainer: Trainer, value: Tensor) -> int:

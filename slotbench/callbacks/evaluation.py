@@ -2,70 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import time
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from rich.console import Console
 
-from slotbench.callbacks.reporting import headline_records, score_table
+from slotbench.callbacks.reporting import headline_records
 from slotbench.io import dump_json, write_atomically
 from slotbench.ops import chosen_kernels
+from slotbench.runs.evaluation_place import EvaluationPlace
 from slotbench.runs.folder import RunFolder
+from slotbench.runs.oracles import score_table
 
-__all__ = ["EvaluationPlace", "EvaluationRecord"]
-
-
-class EvaluationPlace:
-    """`RUN/media/<subcommand>-<date>-<time>/` for pictures and arrays, and the record beside `media`."""
-
-    def __init__(self, folder: RunFolder, subcommand: str | None = None) -> None:
-        self._folder, self._subcommand = folder, subcommand
-        self._name: str | None = None
-
-    @property
-    def run(self) -> Path:
-        """The run."""
-        return self._folder.path
-
-    @property
-    def media(self) -> Path:
-        """The folder of this evaluation."""
-        return self._folder.media / str(self._name)
-
-    @property
-    def record(self) -> Path:
-        """The file of this evaluation's scores."""
-        return self._folder.path / f"{self._name}.json"
-
-    def enter(self, trainer: Trainer) -> None:
-        """Makes the folder, the same for all processes; called again, it does nothing."""
-        if self._name is None:
-            assert trainer.state.fn is not None
-            made = self._make(self._subcommand or trainer.state.fn.value) if trainer.is_global_zero else None
-            self._name = trainer.strategy.broadcast(made)
-
-    def leave(self) -> None:
-        """Removes the folder if nothing was written to it; the next evaluation gets another one."""
-        if self._name is not None:
-            with contextlib.suppress(OSError):  # it holds something
-                self.media.rmdir()
-            self._name = None
-
-    def _make(self, subcommand: str) -> str:
-        stem = f"{subcommand}-{datetime.now():%Y%m%d-%H%M%S}"
-        for name in (stem, *(f"{stem}-{number}" for number in range(2, 1000))):
-            with contextlib.suppress(FileExistsError):  # the process that makes the folder has the name
-                (self._folder.media / name).mkdir(parents=True)
-                if not (self._folder.path / f"{name}.json").exists():
-                    return name
-                (self._folder.media / name).rmdir()
-        raise FileExistsError(self._folder.media / stem)
+__all__ = ["EvaluationRecord"]
 
 
 class EvaluationRecord(Callback):
@@ -89,12 +42,10 @@ class EvaluationRecord(Callback):
         self._started = time.monotonic()
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Starts the clock."""
         self._place.enter(trainer)
         self._started = time.monotonic()
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Rounds the weights, if they are to be."""
         if self._half:
             with torch.no_grad():
                 for tensor in (*pl_module.parameters(), *pl_module.buffers()):
@@ -104,7 +55,6 @@ class EvaluationRecord(Callback):
     on_validation_start = on_predict_start = on_test_start
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Leaves no empty folder behind."""
         if trainer.is_global_zero:
             self._place.leave()
 

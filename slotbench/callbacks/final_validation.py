@@ -30,7 +30,6 @@ class FinalValidation(Callback):
         self._counted = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Notes the count."""
         self._is_continued, self._ended = self._ended, False
         self._counted = counted_steps(trainer)
 
@@ -40,17 +39,13 @@ class FinalValidation(Callback):
             counted_steps(trainer, add=1)
         self._is_continued = False
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Tells Lightning to stop after the last step."""
         if self.enabled and is_last_step(trainer):
             trainer.should_stop = self._ended = True
 
     def state_dict(self) -> dict[str, Any]:
-        """Whether the training has ended here."""
         return {"ended": self._ended}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores it."""
         self._ended = state_dict["ended"]

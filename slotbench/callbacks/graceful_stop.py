@@ -7,11 +7,9 @@ import os
 import signal
 import sys
 import threading
-import time
 from types import FrameType
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
@@ -22,6 +20,7 @@ from slotbench.lightning_compat import end_after_this_step
 __all__ = ["GracefulStop"]
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2") if hasattr(signal, name))
+_EVERY = 10  # steps after which processes tell one another of signals
 
 
 class GracefulStop(Callback):
@@ -30,7 +29,7 @@ class GracefulStop(Callback):
     A second Ctrl-C stops at once. A validation that is due after the step, or is running, is finished too.
 
     Lightning itself exits with code 0 after SIGTERM and saves nothing, and stops anywhere after Ctrl-C. Several
-    processes stop after the same step, whichever got the signal: about once a second they tell one another.
+    processes stop after the same step, whichever got the signal: every ten steps they tell one another.
     """
 
     def __init__(self, checkpoint: RunCheckpoint) -> None:
@@ -40,7 +39,6 @@ class GracefulStop(Callback):
         self._interrupts = 0
         self._process = os.getpid()
         self._in_training = self._listening = False
-        self._asked_at, self._asked_step, self._next = time.monotonic(), 0, 0
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Installs the handlers, before the data loader's workers are forked and inherit them."""
@@ -55,18 +53,15 @@ class GracefulStop(Callback):
         self._listen()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Marks that there are steps to finish."""
         self._listen()
         self._in_training = True
-        self._asked_at, self._asked_step, self._next = time.monotonic(), trainer.global_step, 0
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        """Ends the run with this step if there was a signal."""
         batch_idx = args[-1]
         # gradients that wait for more batches would be lost
         if (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
-        if (trainer.world_size == 1 or trainer.global_step >= self._next) and self._agree(trainer):
+        if (trainer.world_size == 1 or trainer.global_step % _EVERY == 0) and self._agree(trainer):
             end_after_this_step(trainer)
             self._checkpoint.write(trainer)
 
@@ -76,16 +71,13 @@ class GracefulStop(Callback):
             end_after_this_step(trainer, False)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Ends the run here if there was a signal during validation."""
         if self._in_training and not trainer.sanity_checking and self._agree(trainer):
             end_after_this_step(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Marks that there are no more steps to finish."""
         self._listening = False
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restores the handlers."""
         # not earlier: Lightning puts back the handlers that it found, ours among them, as it tears down
         for number, handler in self._previous.items():
             if signal.getsignal(number) == self._on_signal:
@@ -123,18 +115,9 @@ class GracefulStop(Callback):
 
     def _agree(self, trainer: Trainer) -> bool:
         """Whether any process of the run has received a signal; every process calls it and gets the same answer."""
-        if trainer.world_size == 1:
-            return self.told
-        now, step = time.monotonic(), trainer.global_step
-        pace = (now - self._asked_at) / max(1, step - self._asked_step)
-        # the slowest counts, so that all of them ask again after the same step
-        shared = torch.tensor([float(self._signal or 0), pace], device=trainer.strategy.root_device)
-        torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
-        number, pace = int(shared[0].item()), float(shared[1].item())
-        self._asked_at, self._asked_step = now, step
-        self._next = step + min(50, max(1, int(1 / max(pace, 1e-9))))  # about a second
-        self._signal = number or None
-        return number > 0
+        if trainer.strategy.reduce_boolean_decision(self.told, all=False):
+            self._signal = self._signal or signal.SIGTERM
+        return self.told
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:

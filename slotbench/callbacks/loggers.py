@@ -45,17 +45,14 @@ class RunFolderLogger(Logger):
 
     @property
     def name(self) -> str:
-        """Name of the experiment."""
         return self._folder.path.parent.name
 
     @property
     def version(self) -> str:
-        """Name of the run folder."""
         return self._folder.path.name
 
     @property
     def save_dir(self) -> str:
-        """The run folder."""
         return str(self._folder.path)
 
     @rank_zero_only
@@ -72,15 +69,11 @@ class RunFolderLogger(Logger):
 
 @dataclass(frozen=True)
 class WandbOptions:
-    """What a user says of a W&B run; what is absent stays as it was in a resumed run.
-
-    `artifacts` is whether checkpoints and `config.yaml` are uploaded when a training has finished.
-    """
+    """What a user says of a W&B run; what is absent stays as it was in a resumed run."""
 
     entity: str | None = None
     tags: tuple[str, ...] = ()
     notes: str | None = None
-    artifacts: bool = False
 
 
 class RunWandbLogger(ClosableWandbLogger):
@@ -89,9 +82,9 @@ class RunWandbLogger(ClosableWandbLogger):
     The step is W&B's own, so that a resumed run has no two rows of one step.
     """
 
-    def __init__(self, folder: RunFolder, init: Mapping[str, Any], artifacts: bool = False) -> None:
+    def __init__(self, folder: RunFolder, init: Mapping[str, Any]) -> None:
         super().__init__(dict(init))
-        self._folder, self._artifacts = folder, artifacts
+        self._folder = folder
         self._module: LightningModule | None = None
         self._known: set[str] = set()
         self._is_opened = False
@@ -121,8 +114,6 @@ class RunWandbLogger(ClosableWandbLogger):
     @rank_zero_only
     def finalize(self, status: str) -> None:
         """Closes the W&B run, so that its end is on disk before the process exits."""
-        if self.is_open and self._artifacts and status == "success":
-            self._upload()
         failure = _INTERRUPTED if self._folder.info.get("state") == "interrupted" else 1
         self.close(0 if status == "success" else failure)
 
@@ -139,19 +130,6 @@ class RunWandbLogger(ClosableWandbLogger):
             if higher is not None and not is_reference(name):
                 summary = f"{'max' if higher else 'min'},last"
                 self.experiment.define_metric(name, step_metric=_STEP, step_sync=True, summary=summary)
-
-    def _upload(self) -> None:
-        """Logs the checkpoints as versions of the artifact "model-ID", with the configuration."""
-        import wandb
-
-        metadata = {"step": self._folder.info.get("step")}
-        for file in (self._folder.checkpoints / "best.ckpt", self._folder.checkpoints / "last.ckpt"):
-            if not file.is_file():
-                continue
-            model = wandb.Artifact(f"model-{self.experiment.id}", "model", metadata=metadata)
-            model.add_file(str(file), name="model.ckpt")
-            model.add_file(str(self._folder.path / "config.yaml"))
-            self.experiment.log_artifact(model, aliases=[file.stem, *(["latest"] if file.stem == "last" else [])])
 
 
 class WandbTest(Callback):
@@ -185,7 +163,7 @@ def wandb_logger(
     options: WandbOptions | None = None,
     trains: bool = True,
 ) -> RunWandbLogger | None:
-    """A logger whose W&B run has a name, group and tags of its own, and an id stored in the folder.
+    """A logger whose W&B run has a name and a group of its own, and an id stored in the folder.
 
     A resumed run stays the same W&B run; an agent of a W&B sweep has chosen id and project itself. WANDB_MODE and
     `wandb offline` overrule `mode`. Without a login the run is recorded offline, and where W&B is switched off there
@@ -199,36 +177,28 @@ def wandb_logger(
     given, named = project or info.get("wandb_project"), os.environ.get("WANDB_PROJECT")
     project = (named or given if in_sweep else given or named) or "slotbench"
     wandb_id = info.get("wandb_id") or (os.environ.get("WANDB_RUN_ID") if in_sweep else None) or _new_id(info["id"])
-    options = options or WandbOptions()
+    before = {name: info[f"wandb_{name}"] for name in WandbOptions.__annotations__ if f"wandb_{name}" in info}
+    now = {name: value for name, value in asdict(options or WandbOptions()).items() if value}
     kept = WandbOptions(
-        options.entity or info.get("wandb_entity"),
-        tuple(dict.fromkeys([*info.get("wandb_tags", ()), *options.tags])),
-        options.notes or info.get("wandb_notes"),
-        options.artifacts or info.get("wandb_artifacts", False),
+        **before | now | {"tags": tuple(dict.fromkeys((*before.get("tags", ()), *now.get("tags", ()))))}
     )
     if trains:
-        folder.update(
-            wandb_id=wandb_id,
-            wandb_mode=mode,
-            wandb_project=project,
-            **{f"wandb_{name}": value for name, value in asdict(kept).items()},
-        )
-    group = info.get("group") or (folder.path.resolve().parent.name if point else None)
+        values = {"id": wandb_id, "mode": mode, "project": project, **asdict(kept)}
+        folder.update(**{f"wandb_{name}": value for name, value in values.items()})
+    tags = [*kept.tags, *os.environ.get("WANDB_TAGS", "").split(",")]
     init = {
-        "entity": None if in_sweep else kept.entity,
-        "project": None if in_sweep else project,
-        "id": None if in_sweep else wandb_id,
+        **({} if in_sweep else {"entity": kept.entity, "project": project, "id": wandb_id}),
         "name": _name(info, point),
-        "group": group,
+        "group": info.get("group") or (folder.path.resolve().parent.name if point else None),
         "job_type": "train",
-        "tags": _tags(info["name"] if point is None else None, group, config, kept.tags),
+        "tags": list(dict.fromkeys(tag.strip()[:TAG_LENGTH] for tag in tags if tag.strip())),
         "notes": kept.notes,
         "save_dir": folder.path,
         "mode": mode,
         "config": plain(config),
         "settings": mirror_settings(is_offline=mode == "offline"),
     }
-    return RunWandbLogger(folder, init, artifacts=trains and kept.artifacts)
+    return RunWandbLogger(folder, init)
 
 
 def _mode_that_works(mode: str) -> str:
@@ -260,16 +230,3 @@ def _name(info: RunInfo, point: str | None) -> str:
     name, run_id = str(info["name"]), str(info["id"])
     settings = re.sub(r"-[0-9a-f]{8}$", "", point or "")
     return (settings or (name if run_id == name else f"{name}-{run_id}"))[:128]  # W&B takes no more
-
-
-def _tags(name: str | None, group: str | None, config: Mapping[str, Any], more: tuple[str, ...]) -> list[str]:
-    """Experiment, core, data set, task and grid, and those of the user and of WANDB_TAGS, each once."""
-    model, data = config.get("model"), config.get("data")
-    core = (model.get("init_args") or {}).get("core") if isinstance(model, Mapping) else None
-    words = [name, *map(_class_name, (core, data, model)), group, *more, *os.environ.get("WANDB_TAGS", "").split(",")]
-    return list(dict.fromkeys(word.strip()[:TAG_LENGTH] for word in words if word and word.strip()))
-
-
-def _class_name(component: Any) -> str:
-    path = component.get("class_path") if isinstance(component, Mapping) else component
-    return path.rpartition(".")[2] if isinstance(path, str) else ""

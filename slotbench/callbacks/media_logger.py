@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import WandbLogger
 
-from slotbench.callbacks.evaluation import EvaluationPlace
-from slotbench.callbacks.media import check_media, file_name, made_by, write_image, write_video
-from slotbench.interfaces import Reporter
+from slotbench.callbacks.media import file_name, made_by, write_image, write_video
+from slotbench.interfaces import VideoBatch
 from slotbench.io import write_atomically
+from slotbench.runs.evaluation_place import EvaluationPlace
 from slotbench.runs.folder import RunFolder
 
 __all__ = ["MediaLogger"]
@@ -35,38 +35,34 @@ class MediaLogger(Callback):
         self._said = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Finds the place of an evaluation."""
         if trainer.state.fn != "fit":
             self._place.enter(trainer)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Leaves the place, unless another callback does."""
         if self._own_place:
             self._place.leave()
 
     def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        """Pictures and videos of the first batch."""
         _, batch, batch_idx, *loader = args
-        if batch_idx == 0 and not any(loader) and trainer.is_global_zero:
+        if batch_idx == 0 and not any(loader):
             self._show(trainer, pl_module, batch.map(lambda value: value[: self._num_clips]))
 
     on_test_batch_end = on_validation_batch_end  # type: ignore[assignment]
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Plots of the whole data set."""
-        if trainer.is_global_zero and isinstance(pl_module, Reporter):
-            self._show(trainer, pl_module, None)
+        self._show(trainer, pl_module)
 
     on_test_end = on_validation_end
 
-    def _show(self, trainer: Trainer, task: LightningModule, clips: Any) -> None:
+    def _show(self, trainer: Trainer, task: LightningModule, *clips: VideoBatch) -> None:
         """Writes pictures and videos of clips, or the plots; before the first step of a training errors are raised."""
+        if not trainer.is_global_zero:
+            return
+        kinds: tuple[Literal["pictures", "videos", "plots"], ...] = ("pictures", "videos") if clips else ("plots",)
         try:
-            pictures = task.plots() if clips is None else made_by(task, "pictures", clips)  # type: ignore[operator]
-            for name, made in pictures.items():
-                self._write(trainer, name, made, "picture")
-            for name, made in {} if clips is None else made_by(task, "videos", clips).items():
-                self._write(trainer, name, made, "video")
+            for kind in kinds:
+                for name, made in made_by(task, kind, *clips).items():
+                    self._write(trainer, name, made)
         except Exception as error:
             if trainer.state.fn != "fit" or (trainer.sanity_checking and not isinstance(error, OSError)):
                 raise
@@ -74,21 +70,18 @@ class MediaLogger(Callback):
                 print(f"warning: no picture ({error}); the training goes on", file=sys.stderr)
             self._said = True
 
-    def _write(self, trainer: Trainer, name: str, made: np.ndarray, kind: str) -> None:
-        check_media(kind, name, made, "height width 3" if kind == "picture" else "time height width 3")
+    def _write(self, trainer: Trainer, name: str, made: np.ndarray) -> None:
         fitting, plain = trainer.state.fn == "fit", file_name(name)
         folder = self._folder.media if fitting else self._place.media
         path = folder / (f"{plain}_step{trainer.global_step:07d}" if fitting else plain)
-        written = write_image(path, made) if kind == "picture" else write_video(path, made, len(made))
+        written = write_image(path, made) if made.ndim == 3 else write_video(path, made, len(made))
         if fitting:
-            for file in (written, written.with_suffix(".mp4")):
-                if file.is_file() and (kind == "video" or file == written):
-                    write_atomically(folder / f"{plain}_latest{file.suffix}", file.read_bytes())
-                    _thin_out(folder, plain, file.suffix)
+            write_atomically(folder / f"{plain}_latest{written.suffix}", written.read_bytes())
+            _thin_out(folder, plain, written.suffix)
         # Lightning files a validation's metrics under the step before it, so the pictures too
         step = max(0, trainer.global_step - 1)
         for logger in trainer.loggers:
-            if isinstance(logger, WandbLogger) and kind == "picture":
+            if isinstance(logger, WandbLogger) and made.ndim == 3:
                 logger.log_image(f"pictures/{name}", [made], step=step)
             elif isinstance(logger, WandbLogger):
                 logger.log_video(f"videos/{name}", [str(written)], step=step)

@@ -28,12 +28,12 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from slotbench.callbacks.evaluation import EvaluationPlace
-from slotbench.callbacks.media import check_media, clip_title, file_name, made_by, write_image, write_video
+from slotbench.callbacks.media import clip_title, file_name, made_by, write_image, write_video
 from slotbench.errors import UserError, lines
 from slotbench.interfaces import DescribedClips, Piece, Recording, Reporter, WholeVideos, rounded_shares
 from slotbench.io import open_atomically
 from slotbench.metrics.contingency import masks_to_labels
+from slotbench.runs.evaluation_place import EvaluationPlace
 
 __all__ = ["AXES", "PredictionWriter"]
 
@@ -106,14 +106,11 @@ class PredictionWriter(Callback):
     """
 
     def __init__(self, place: EvaluationPlace, save: Sequence[str] = (), num_pictured: int = 64) -> None:
-        self._place = place
-        self._save = tuple(save)
-        self._num_pictured = num_pictured
+        self._place, self._save, self._num_pictured = place, tuple(save), num_pictured
         self._seen = 0
         self._recording: Recording | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Finds the place."""
         self._place.enter(trainer)
 
     def on_predict_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
@@ -126,29 +123,20 @@ class PredictionWriter(Callback):
         for i in range(len(batch)):
             # clips that come from no loader of ours are numbered as they come
             index = self._seen if batch.index is None else int(batch.index[i])
-            title = clip_title(dataset, index)
+            pictures, videos, arrays, origin = {}, {}, {}, {}
             if index < self._num_pictured:
                 clip = batch.map(lambda value, i=i: value[i : i + 1])
-                self._write_pictures(made_by(pl_module, "pictures", clip), title)
-                for name, video in _titled(made_by(pl_module, "videos", clip), title).items():
-                    check_media("video", name, video, "time height width 3")
-                    write_video(self._place.media / file_name(name), video, len(video))
+                pictures, videos = made_by(pl_module, "pictures", clip), made_by(pl_module, "videos", clip)
             if self._save:
                 arrays = _arrays_of_clip(outputs, i, self._save, type(pl_module).__name__)
                 origin = _origin_of_clip(outputs, batch, i, len(arrays[self._save[0]]), dataset)
-                _write_arrays(self._place.media / file_name(title), arrays, origin, self._about(trainer))
-            self._seen += 1
-
-    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reports videos without pictures."""
-        everyone = torch.tensor(self._seen, device=trainer.strategy.root_device)
-        left = int(trainer.strategy.reduce(everyone, reduce_op="sum")) - self._num_pictured
-        if trainer.is_global_zero and left > 0:
-            print(f"Pictures of the first {self._num_pictured} videos; {left} more have none.")
+            length = max(map(len, videos.values()), default=0)
+            self._write(trainer, clip_title(dataset, index), length, pictures, videos, arrays, origin)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, *args: Any, **kwargs: Any) -> None:
-        """Removes what was kept of a video that was not finished."""
-        self._forget()
+        if self._recording is not None:
+            self._recording.close()
+            self._recording = None
 
     teardown = on_exception  # after a stop, too
 
@@ -157,52 +145,39 @@ class PredictionWriter(Callback):
     ) -> None:
         assert isinstance(task, Reporter)
         pictured = piece.number < self._num_pictured
-        if self._save and piece.start == 0:
-            _arrays_of_clip(outputs, 0, self._save, type(task).__name__)  # refuses at once what the task does not give
         if piece.start == 0 and (pictured or self._save):
-            self._forget()
+            _arrays_of_clip(outputs, 0, self._save, type(task).__name__)  # refuses at once what the task does not give
+            self.on_exception(trainer, task)
             hidden = self._place.media / f".video{piece.number:04d}"
             self._recording = task.recording(hidden, piece.length, self._save)
-        recording = self._recording
-        if recording is not None:
-            recording.add(batch, outputs)
-        if not piece.is_last:
+        if (recording := self._recording) is None:
+            self._seen += piece.is_last
             return
-        self._seen += 1
-        title = videos.title(piece)
-        if pictured and recording is not None:
+        recording.add(batch, outputs)
+        if piece.is_last:
             with torch.no_grad():
-                self._write_pictures(recording.pictures(), title)
-            for name, frames in _titled(recording.videos(), title).items():
-                write_video(self._place.media / file_name(name), frames, piece.length)
-        if self._save and recording is not None:
+                pictures, shown = (recording.pictures(), recording.videos()) if pictured else ({}, {})
+            arrays = recording.arrays(self._save) if self._save else {}
             origin = _origin(videos, piece.video, videos.frame_numbers(piece), videos.origin(piece))
-            arrays = recording.arrays(self._save)
-            _write_arrays(self._place.media / file_name(title), arrays, origin, self._about(trainer))
-        self._forget()
+            self._write(trainer, videos.title(piece), piece.length, pictures, shown, arrays, origin)
+            self.on_exception(trainer, task)
 
-    def _forget(self) -> None:
-        if self._recording is not None:
-            self._recording.close()
-            self._recording = None
-
-    def _write_pictures(self, pictures: Mapping[str, np.ndarray], title: str) -> None:
-        for name, picture in _titled(pictures, title).items():
-            check_media("picture", name, picture, "height width 3")
-            write_image(self._place.media / file_name(name), picture)
-
-    def _about(self, trainer: Trainer) -> dict[str, Any]:
-        return {"run": str(self._place.run), "checkpoint": str(trainer.ckpt_path)}
+    def _write(self, trainer: Trainer, title: str, length: int, *made: Mapping[str, Any]) -> None:
+        """Writes pictures, videos, and arrays with their origin, under the title."""
+        pictures, videos, arrays, origin = made
+        self._seen += 1
+        for kind in (pictures, videos):
+            for name, shown in kind.items():
+                path = self._place.media / file_name(title if len(kind) == 1 else f"{title}_{name}")
+                _ = write_image(path, shown) if kind is pictures else write_video(path, shown, length)
+        if arrays:
+            about = {"run": str(self._place.run), "checkpoint": str(trainer.ckpt_path)}
+            _write_arrays(self._place.media / file_name(title), arrays, origin, about)
 
 
 def _dataset(trainer: Trainer) -> Any:
     loaders: Any = trainer.predict_dataloaders
     return getattr(loaders[0] if isinstance(loaders, list | tuple) else loaders, "dataset", None)
-
-
-def _titled(made: Mapping[str, Any], title: str) -> dict[str, Any]:
-    """Pictures of one clip under the clip's title, with the task's names where there are several."""
-    return {title if len(made) == 1 else f"{title}_{name}": picture for name, picture in made.items()}
 
 
 def _origin_of_clip(outputs: Mapping[str, Any], batch: Any, i: int, length: int, dataset: Any) -> dict[str, Any]:

@@ -32,7 +32,6 @@ class RandomState(Callback):
             torch.distributed.all_gather_object(self._states, own)
 
     def state_dict(self) -> dict[str, Any]:
-        """The last collected states."""
         return {"states": self._states}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -40,15 +39,12 @@ class RandomState(Callback):
         self._loaded = state_dict["states"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restores the generators."""
         states, self._loaded = self._loaded, None
-        if not states:
-            return
-        if len(states) != trainer.world_size:
+        if states and len(states) != trainer.world_size:
             what = f"the checkpoint is of {len(states)} processes, not {trainer.world_size}: random numbers will differ"
             warnings.warn(what, stacklevel=2)
-            return
-        _write(states[trainer.global_rank], trainer.strategy.root_device)
+        elif states:
+            _write(states[trainer.global_rank], trainer.strategy.root_device)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Remembers the states: a validation that comes now begins to draw before any other hook is called."""
@@ -61,27 +57,19 @@ class RandomState(Callback):
 
 
 def _read(device: torch.device) -> dict[str, Any]:
-    version, internal, following = random.getstate()
-    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002  the one that plugins may draw from
-    state: dict[str, Any] = {
-        # as tensors: a checkpoint holds nothing that reading it could execute
-        "python": (version, torch.from_numpy(np.array(internal, dtype=np.int64)), following),
-        "numpy": (kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, gauss),
-        "torch": torch.get_rng_state(),
-    }
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    return state
+    """As numbers and tensors: a checkpoint holds nothing that reading it could execute."""
+    kind, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002  the one that plugins may draw from
+    numpy = (kind, np.asarray(keys).tolist(), *rest)
+    cuda = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
+    return {"python": random.getstate(), "numpy": numpy, "torch": torch.get_rng_state(), **cuda}
 
 
 def _write(state: dict[str, Any], device: torch.device) -> None:
-    version, internal, following = state["python"]
-    random.setstate((version, tuple(internal.tolist()), following))
-    kind, keys, position, has_gauss, gauss = state["numpy"]
-    np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
+    random.setstate(state["python"])
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, np.array(keys, np.uint32), *rest))  # noqa: NPY002
     torch.set_rng_state(state["torch"].cpu())
     if (device.type == "cuda") != ("cuda" in state):
-        what = "the checkpoint is from another kind of device: random numbers will differ"
-        warnings.warn(what, stacklevel=2)
+        warnings.warn("the checkpoint is from another kind of device: random numbers will differ", stacklevel=2)
     elif device.type == "cuda":
         torch.cuda.set_rng_state(state["cuda"].cpu(), device)

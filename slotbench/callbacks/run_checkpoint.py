@@ -56,7 +56,6 @@ class RunCheckpoint(Checkpoint):
         self._saved_step: int | None = None  # of the state that need not be saved again
         self._last_step: int | None = None  # of what last.ckpt is
         self._written_step: int | None = None  # of the file that is written and not yet in its place
-        self._warned = False
         self.best_score: float | None = None
         self.best_step: int | None = None
 
@@ -71,7 +70,6 @@ class RunCheckpoint(Checkpoint):
         return str(path) if (path := self._folder / BEST).is_file() else ""
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Makes the strategy write checkpoints straight to the run folder."""
         if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
             trainer.strategy.checkpoint_io = CheckpointFile()
 
@@ -108,7 +106,6 @@ class RunCheckpoint(Checkpoint):
     on_train_epoch_end = on_train_batch_start
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        """Writes the state if the last checkpoint is old, and after the last step of all."""
         batch_idx = args[-1]
         # gradients that wait for more batches are in no checkpoint
         if not (batch_idx + 1) % trainer.accumulate_grad_batches and (is_last_step(trainer) or self._is_time(trainer)):
@@ -121,7 +118,6 @@ class RunCheckpoint(Checkpoint):
         self._written_step = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Saves, and keeps the best state as `best.ckpt`."""
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         is_best = self._is_best(trainer, pl_module.monitor if isinstance(pl_module, Reporter) else None)
@@ -131,15 +127,12 @@ class RunCheckpoint(Checkpoint):
             link(self._folder / LAST, self._folder / BEST)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Saves the final state."""
         self.save(trainer)
 
     def state_dict(self) -> dict[str, Any]:
-        """The best score, so that a resumed run compares with it."""
         return {"best_score": self.best_score, "best_step": self.best_step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the best score of an earlier part of the run."""
         self.best_score, self.best_step = state_dict["best_score"], state_dict["best_step"]
 
     def _is_time(self, trainer: Trainer) -> bool:
@@ -166,13 +159,10 @@ class RunCheckpoint(Checkpoint):
             return False
         name, direction = monitor
         if name not in trainer.callback_metrics:
-            if not self._warned:
-                rank_zero_warn(f"no best.ckpt: the task monitors {name!r}, which was not logged")
-            self._warned = True
+            rank_zero_warn(f"no best.ckpt: the task monitors {name!r}, which was not logged")
             return False
-        score = float(trainer.callback_metrics[name])
-        before = self.best_score
-        if score != score or (before is not None and not (score > before if direction == "max" else score < before)):
+        score, sign = float(trainer.callback_metrics[name]), 1 if direction == "max" else -1
+        if score != score or (self.best_score is not None and sign * score <= sign * self.best_score):
             return False
         self.best_score, self.best_step = score, trainer.global_step
         return True

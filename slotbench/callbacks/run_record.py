@@ -16,7 +16,6 @@ from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.graceful_stop import GracefulStop
 from slotbench.callbacks.reporting import StepClock, headline_records
 from slotbench.interfaces import Reporter
-from slotbench.io import real
 from slotbench.metric_info import infos_as_record, without_stage
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.ops import chosen_kernels
@@ -49,17 +48,14 @@ class RunRecord(Callback):
         self._before: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Seconds, and last and best metrics, for a resumed run to continue from."""
         info = self._folder.info
         kept = {"metrics": info.get("metrics", {}), "best": info.get("best", {})}
         return {"seconds": round(self._seconds(), 3), "metrics_step": info.get("metrics_step"), **kept}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the counts of an earlier part of the run."""
         self._before = dict(state_dict)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Records the state "running", and all that is known before the first step."""
         self._started = time.monotonic()
         steps = float(trainer.estimated_stepping_batches)
         self._write(
@@ -76,22 +72,15 @@ class RunRecord(Callback):
             total_steps=int(steps) if math.isfinite(steps) and steps != -1 else None,
         )
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts the clock."""
-        self._clock.resume()
-
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        """Updates the step and the speed every few seconds."""
         self._clock.tick()
         if time.monotonic() - self._written >= self._interval:
             self._write(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stops the clock."""
         self._clock.pause()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Records the metrics, and the best headlines and monitored metric so far."""
         if trainer.sanity_checking:
             return
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
@@ -101,13 +90,11 @@ class RunRecord(Callback):
             directions[pl_module.monitor[0]] = pl_module.monitor[1] == "max"
         best: dict[str, BestScore] = dict(self._folder.info.get("best", {}))
         for name, higher in directions.items():
-            value = metrics.get(name, math.nan)
-            before = real(best[name]["value"]) if name in best else None
-            if not math.isnan(value) and (before is None or (value > before if higher else value < before)):
+            value, sign = metrics.get(name, math.nan), 1 if higher else -1
+            if not math.isnan(value) and (name not in best or sign * value > sign * float(best[name]["value"])):
                 best[name] = {"value": value, "step": trainer.global_step}
         fields = {"metrics": metrics, "metrics_step": trainer.global_step, "best": best, "headlines": headlines}
         self._write(trainer, metric_infos=self._metric_infos(pl_module, metrics), **fields)
-        self._clock.resume()
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Records the state "finished", then the result, before anything that may fail."""
@@ -116,7 +103,6 @@ class RunRecord(Callback):
             self._finish()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Records the state "interrupted", "diverged" or "failed"."""
         if trainer.state.fn != "fit":
             return
         # a signal to the whole process group kills the data loader's workers too, and that may be what is reported
@@ -137,12 +123,11 @@ class RunRecord(Callback):
     def _headlines(self, module: LightningModule) -> list[dict[str, Any]]:
         """The task's headlines, with the baselines of the record until the task has computed them anew."""
         before = {headline["metric"]: headline for headline in self._folder.info.get("headlines", [])}
-        headlines = headline_records(module)
-        for headline in headlines:
-            for key, scores in before.get(headline["metric"], {}).items():
-                if isinstance(scores, dict) and scores and headline.get(key) == {}:
-                    headline[key] = {name: real(score) for name, score in scores.items()}
-        return headlines
+        kept = {"baselines": {}, "oracles": {}}
+        return [
+            one | {key: one[key] or before.get(one["metric"], kept).get(key, {}) for key in kept}
+            for one in headline_records(module)
+        ]
 
     def _metric_infos(self, module: LightningModule, metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
         """What the logged numbers are; those of references that were logged once stay."""

@@ -11,7 +11,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 from tqdm import tqdm
 
-from slotbench.callbacks.reporting import StepClock, headline_records, short_names
+from slotbench.callbacks.reporting import StepClock, headline_records
 from slotbench.interfaces import Reporter
 
 __all__ = ["ThroughputBar"]
@@ -32,19 +32,15 @@ class ThroughputBar(ProgressBar):
         self._metrics: dict[str, float] = {}
 
     def disable(self) -> None:
-        """Shows nothing; Lightning's wish for all processes but the first."""
         self.is_enabled = False
 
     def print(self, *args: Any, **kwargs: Any) -> None:
-        """Prints above the bar."""
         tqdm.write(" ".join(map(str, args)))
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Opens the bar."""
         self._open("training", float(trainer.estimated_stepping_batches), trainer.global_step)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        """Counts the step, and shows it at intervals."""
         outputs, batch, _ = args
         self._clock.tick(_frames(batch, pl_module) * trainer.world_size)
         if self._is_due():
@@ -53,43 +49,35 @@ class ThroughputBar(ProgressBar):
             self._show(trainer.global_step, {} if loss is None else {"loss": float(loss)})
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stops the clock, or opens a bar for an evaluation."""
         self._clock.pause()
         if trainer.state.fn != "fit":
-            stage = str(trainer.state.fn.value) if trainer.state.fn else ""
             batches = {"test": trainer.num_test_batches, "predict": trainer.num_predict_batches}
+            stage = trainer.state.fn.value  # type: ignore[union-attr]
             self._open(stage, float(sum(batches.get(stage, trainer.num_val_batches))), 0)
 
     def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        """Counts the batch of an evaluation."""
-        _, batch, number, *_ = args
         if trainer.state.fn != "fit":
-            self._clock.tick(_frames(batch, pl_module) * trainer.world_size)
+            self._clock.tick(_frames(args[1], pl_module) * trainer.world_size)
             if self._is_due():
-                self._show(number + 1, {})
+                self._show(args[2] + 1, {})
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keeps the new metrics for the bar, or closes that of an evaluation."""
         if trainer.state.fn != "fit":
             self._close()
         elif not trainer.sanity_checking:
-            logged = trainer.callback_metrics
-            known = [headline for headline in headline_records(pl_module) if headline["metric"] in logged]
-            values = [float(logged[headline["metric"]]) for headline in known]
-            self._metrics = dict(zip(short_names(known), values, strict=True))
-            self._clock.resume()
+            names = [headline["metric"] for headline in headline_records(pl_module)]
+            found = {name: trainer.callback_metrics[name] for name in names if name in trainer.callback_metrics}
+            self._metrics = {name.partition("/")[2]: float(value) for name, value in found.items()}
 
     on_test_start = on_predict_start = on_validation_start
     on_test_batch_end = on_predict_batch_end = on_validation_batch_end  # type: ignore[assignment]
     on_test_end = on_predict_end = on_validation_end
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Shows the last state and closes the bar."""
         self._show(trainer.global_step, {})
         self._close()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Gives the terminal back."""
         self._close()
 
     def _is_due(self) -> bool:

@@ -14,7 +14,7 @@ from slotbench.callbacks.collapse import Collapse
 from slotbench.callbacks.compiled_parts import CompiledParts, CompileMode
 from slotbench.callbacks.curves import CurveWriter
 from slotbench.callbacks.divergence import Divergence
-from slotbench.callbacks.evaluation import EvaluationPlace, EvaluationRecord
+from slotbench.callbacks.evaluation import EvaluationRecord
 from slotbench.callbacks.final_validation import FinalValidation
 from slotbench.callbacks.graceful_stop import GracefulStop
 from slotbench.callbacks.loggers import RunFolderLogger, WandbOptions, WandbTest, wandb_logger
@@ -25,6 +25,7 @@ from slotbench.callbacks.reporting import DataReading, EndReport
 from slotbench.callbacks.run_checkpoint import RunCheckpoint
 from slotbench.callbacks.run_record import RunRecord
 from slotbench.callbacks.throughput_bar import ThroughputBar
+from slotbench.runs.evaluation_place import EvaluationPlace
 from slotbench.runs.folder import RunFolder
 
 __all__ = ["evaluation_parts", "run_parts"]
@@ -42,13 +43,10 @@ def run_parts(
     compile_mode: CompileMode = "off",
     finish: Callable[[], object] | None = None,
 ) -> tuple[list[Logger], list[Callback]]:
-    """Loggers and callbacks of a training run, for `Trainer(logger=..., callbacks=...)`.
+    """Loggers and callbacks of a training run, new or resumed, for `Trainer(logger=..., callbacks=...)`.
 
-    Args:
-        folder: the run, new or resumed: its metrics then end where the checkpoint does.
-        wandb: "off", "offline" or "online"; project, options and the resolved configuration go there.
-        again: options to repeat when the run is resumed, for the end report.
-        finish: writes the result once the run has reached its end, before pictures and report.
+    `wandb` is "off", "offline" or "online", `again` are options to repeat when the run is resumed, and `finish` writes
+    the result once the run has reached its end, before pictures and report.
     """
     loggers: list[Logger] = [RunFolderLogger(folder)]
     if wandb != "off" and (mirror := wandb_logger(folder, wandb, wandb_project, config, wandb_options)) is not None:
@@ -87,10 +85,8 @@ def evaluation_parts(
 ) -> tuple[list[Logger], list[Callback]]:
     """Loggers and callbacks for `validate`, `test` and `predict` on a run that exists; its own record stays as it is.
 
-    Args:
-        save: arrays that `predict` writes beside the pictures (`slotbench.callbacks.prediction_writer.AXES`).
-        half: whether weights are rounded to 16 bits first.
-        wandb: whether W&B gets the scores of a test: "off", "offline" or "online"; None for what the run has.
+    `save` names arrays that `predict` writes beside the pictures, with `half` weights are rounded to 16 bits first, and
+    `wandb` says whether W&B gets the scores of a test: "off", "offline" or "online"; None for what the run has.
     """
     folder = RunFolder.open(run_path)
     # callbacks that only matter to training are absent on purpose

@@ -83,7 +83,6 @@ class RunOptions:
         "--wandb_tags", type=_separated, default=(), metavar="A,B", help="more tags there, separated by commas"
     )
     wandb_notes: str | None = _option("--wandb_notes", help="description of the run there")
-    wandb_artifacts: bool = _switch("--wandb_artifacts", help="upload checkpoints and code as artifacts at the end")
     plugin: list[Path] = _option(
         "--plugin", type=Path, action="append", default=[], metavar="FILE", help="import components from a Python file"
     )

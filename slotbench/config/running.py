@@ -184,7 +184,7 @@ class _RunningCLI(SlotbenchCLI):
     def _recorders(self) -> tuple[Path | None, list[Logger], list[Callback]]:
         """The run folder, and the loggers and callbacks that write to it."""
         given, place = self._options, self._place
-        wandb = WandbOptions(given.wandb_entity, given.wandb_tags, given.wandb_notes, given.wandb_artifacts)
+        wandb = WandbOptions(given.wandb_entity, given.wandb_tags, given.wandb_notes)
         shared: dict[str, Any] = {"wandb_project": given.wandb_project, "wandb_options": wandb}
         if place is None:
             if self._run is None:

@@ -94,16 +94,6 @@ def test_a_collapse_is_said_once(task, words, capsys):
     assert "at step 6:" in said[0]
 
 
-def test_a_resumed_training_says_it_once_too(capsys):
-    first = Collapse()
-    trained(Task(apart=1e-3), first)
-    assert "collapse alarm" in capsys.readouterr().out
-    second = Collapse()
-    second.load_state_dict(first.state_dict())
-    trained(Task(apart=1e-3), second)
-    assert "collapse alarm" not in capsys.readouterr().out
-
-
 def test_a_model_that_does_what_it_should_is_left_in_peace(capsys):
     trained(Task())
     assert "collapse" not in capsys.readouterr().out

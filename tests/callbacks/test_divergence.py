@@ -27,7 +27,9 @@ class Diverging(TinyTask):
 
 def test_the_step_with_the_bad_loss_is_not_made(folder: RunFolder) -> None:
     task = Diverging()
-    with pytest.raises(DivergedError, match=r"the training loss is inf in step 6, at a learning rate of 0.01") as error:
+    with pytest.raises(
+        DivergedError, match=r"the training loss is not finite in step 6, at a learning rate of 0.01"
+    ) as error:
         fit(folder, task)
     assert error.value.step == 5
     assert all(weight.isfinite().all() for weight in task.parameters())

@@ -16,12 +16,12 @@ from PIL import Image
 from tiny_run import TinyTask, make_trainer
 from torch.utils.data import DataLoader, Dataset
 
-from slotbench.callbacks.evaluation import EvaluationPlace
 from slotbench.callbacks.media import write_video
 from slotbench.callbacks.prediction_writer import PredictionWriter
 from slotbench.data.base import collate
 from slotbench.errors import UserError
 from slotbench.interfaces import DescribedClips, VideoBatch, View
+from slotbench.runs.evaluation_place import EvaluationPlace
 from slotbench.runs.folder import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")

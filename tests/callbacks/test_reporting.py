@@ -13,9 +13,9 @@ from rich.console import Console
 from tiny_run import TinyTask, fit, loader, make_trainer
 
 from slotbench.callbacks.evaluation import EvaluationRecord
-from slotbench.callbacks.reporting import score_table
 from slotbench.callbacks.wiring import evaluation_parts
 from slotbench.runs.folder import RunFolder
+from slotbench.runs.oracles import score_table
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
 

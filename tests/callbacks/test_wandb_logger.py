@@ -73,16 +73,15 @@ def test_an_offline_run_has_config_scalars_and_pictures(folder: RunFolder, capfd
 def test_a_resumed_run_stays_in_its_project_with_its_options(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wandb_logger(folder, "offline", "tests", CONFIG, WandbOptions("lab", ("april",), "a note", artifacts=True))
-    given = wandb_logger(folder, "offline", None, CONFIG, WandbOptions(tags=("may",)))
-    init = given._wandb_init
-    assert (init["project"], init["entity"], init["notes"], given._artifacts) == ("tests", "lab", "a note", True)
-    assert init["tags"][-2:] == ["april", "may"]
+    wandb_logger(folder, "offline", "tests", CONFIG, WandbOptions("lab", ("april",), "a note"))
+    init = wandb_logger(folder, "offline", None, CONFIG, WandbOptions(tags=("may",)))._wandb_init
+    assert (init["project"], init["entity"], init["notes"]) == ("tests", "lab", "a note")
+    assert init["tags"] == ["april", "may"]
     other = RunFolder.create(folder.path.parent.parent, "other")
     monkeypatch.setenv("WANDB_PROJECT", "named")
     monkeypatch.setenv("WANDB_TAGS", "june, july")
     init = wandb_logger(other, "offline", None, CONFIG)._wandb_init
-    assert (init["project"], init["tags"][-2:]) == ("named", ["june", "july"])
+    assert (init["project"], init["tags"]) == ("named", ["june", "july"])
 
 
 def test_a_failed_run_is_failed_there_too(folder: RunFolder) -> None:
@@ -108,15 +107,12 @@ def test_a_run_at_a_path_of_choice_gets_an_id_that_no_other_run_has(folder: RunF
 
 def test_a_point_of_a_grid_is_named_by_what_differs(folder: RunFolder) -> None:
     (folder.path / "point.json").write_text('{"id": "core=RIM,slots=4,seed=0-0a1b2c3d", "settings": {}}')
-    core = {"class_path": "my_package.cores.RIM"}
-    config = {"model": {"class_path": "T", "init_args": {"core": core}}, "data": {"class_path": "T"}}
-    given = wandb_logger(folder, "offline", "tests", config)._wandb_init
+    given = wandb_logger(folder, "offline", "tests", CONFIG)._wandb_init
     assert given["name"] == "core=RIM,slots=4,seed=0"
     assert given["group"] == folder.path.parent.name == "tiny"
-    assert given["tags"] == ["RIM", "T", "tiny"]
     assert (given["job_type"], given["resume"]) == ("train", "allow")
     folder.update(group="cores")
-    assert wandb_logger(folder, "offline", "tests", config)._wandb_init["group"] == "cores"
+    assert wandb_logger(folder, "offline", "tests", CONFIG)._wandb_init["group"] == "cores"
 
 
 def test_rows_that_the_server_has_are_not_sent_again(folder: RunFolder) -> None:
@@ -140,7 +136,7 @@ def test_an_agent_of_a_sweep_chooses_id_and_project(folder: RunFolder, monkeypat
     monkeypatch.setenv("WANDB_PROJECT", "swept")
     given = wandb_logger(folder, "offline", "tests", CONFIG)._wandb_init
     assert (folder.info["wandb_id"], folder.info["wandb_project"]) == ("r1", "swept")
-    assert given["id"] is None
+    assert "id" not in given or given["id"] is None
 
 
 def test_online_without_a_key_is_offline_and_says_so_in_a_sentence(
@@ -180,7 +176,7 @@ def test_the_scores_of_a_test_go_to_the_same_wandb_run(folder: RunFolder, monkey
     before, trained = (folder.path / "run.json").read_text(), set(folder.path.glob("wandb/offline-run-*"))
     make_trainer(*evaluation_parts(folder.path, "test")).test(TinyTask(), loader(16))
     (tested,) = set(folder.path.glob("wandb/offline-run-*")) - trained
-    assert tested.name.endswith(folder.info["wandb_id"])
+    assert folder.info["wandb_id"] in tested.name  # a number follows if a run of this second has the name
     assert (folder.path / "run.json").read_text() == before
     assert not any(isinstance(one, WandbTest) for one in evaluation_parts(folder.path, "test", wandb="off")[1])
     assert not any(isinstance(one, WandbTest) for one in evaluation_parts(folder.path, "validate")[1])

@@ -60,7 +60,7 @@ def test_a_grid_that_is_done_is_not_run_again(workspace, capsys):
 def test_each_point_says_in_its_folder_what_it_is_and_how_it_is_run(workspace, monkeypatch):
     grid = stand_in_grid.write_grid(workspace, (1,))
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(12))
-    run(["grid", "run", "widths.yaml", "--jobs", "4", "--plugin", "mine.py", "--wandb", "offline", "--wandb_artifacts"])
+    run(["grid", "run", "widths.yaml", "--jobs", "4", "--plugin", "mine.py", "--wandb", "offline"])
     (folder,) = (workspace / "runs/widths").glob("dim=*")
     record = json.loads((folder / "point.json").read_text())
     assert record["id"] == grid.points[0].id == folder.name
@@ -68,7 +68,7 @@ def test_each_point_says_in_its_folder_what_it_is_and_how_it_is_run(workspace, m
     line = shlex.join(record["command"])
     for words in ("--run_dir runs/widths/dim=1,seed=0-", "--group widths", "--threads 3", "--wandb offline"):
         assert words in line
-    assert line.endswith("--plugin mine.py --wandb offline --wandb_artifacts --threads 3")
+    assert line.endswith("--plugin mine.py --wandb offline --threads 3")
     assert (workspace / "runs/widths/grid.yaml").read_text() == (workspace / "widths.yaml").read_text()
 
 

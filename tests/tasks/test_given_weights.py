@@ -10,7 +10,7 @@ import torch
 from prediction_tasks import batch_of, image_task, quiet_trainer
 from rich.console import Console
 
-from slotbench.callbacks.reporting import headline_records, score_table
+from slotbench.callbacks.reporting import headline_records
 from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions
 from slotbench.metrics.frames import frame_psnr
@@ -18,6 +18,7 @@ from slotbench.metrics.fvd import embed_videos, frechet_distance
 from slotbench.pretrained.alexnet import AlexNetFeatures
 from slotbench.pretrained.i3d import I3D
 from slotbench.pretrained.weights import WeightError
+from slotbench.runs.oracles import score_table
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.rollouts import groups as rollout_groups
 

@@ -53,7 +53,6 @@ def main(command: str, arguments: list[str]) -> int:
     given.file, given.point = Path(rest[0]), rest[1] if has_point else None
     passed_on = {option: getattr(given, option.strip("-").replace("-", "_")) or () for option in _PASSED_ON}
     given.passed_on = [word for option, values in passed_on.items() for value in values for word in (option, value)]
-    given.passed_on += ["--wandb_artifacts"] * given.wandb_artifacts
     if action == "run":
         from slotbench.commands.grid.run import run
 
@@ -89,7 +88,6 @@ def _parser(action: str) -> argparse.ArgumentParser:
     add("--threads", type=int, metavar="N", help="threads of each point (default: cores divided by jobs)")
     for option in _PASSED_ON:
         add(option, action="append", help="as of fit, for every point")
-    add("--wandb_artifacts", action="store_true", help="as of fit, for every point")
     if action == "run":
         add("--jobs", type=int, metavar="N", help="points that run at the same time (default: 1; slurm, ray: any)")
         add("--minutes", type=float, metavar="M", help="save and stop before so many minutes are over")

@@ -11,7 +11,7 @@ read as safetensors, and no path that the configuration names is read.
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
 
@@ -62,12 +62,8 @@ def write_model(
 
     known = {name: value for name, value in arguments.items() if not name.startswith("_")}
     known |= {name: None for name in _ONLY_IN_TRAINING if name in known}
-    known = {name: _translated(value, name, _registered_name) for name, value in known.items()}
-    for name, text in _paths(known):
-        if (name, text) != ("tokenizer_run", TOKENIZER):
-            raise UserError(f"the model reads {text} ({name}), a file that an exported model cannot bring along")
     config = {"format": "slotbench model", "version": 1, "slotbench": importlib.metadata.version("slotbench")}
-    config |= {"task": {"class_path": _registered_name(task, "the task"), "init_args": known}}
+    config["task"] = _translated({"class_path": task, "init_args": known}, "the task", _registered_name)
     stored = {name: _stored(value, name, half) for name, value in weights.items()}
     write_atomically(folder / WEIGHTS, save(stored, metadata={"format": "pt"}))
     write_atomically(folder / MODEL_CONFIG, dump_json(config, indent=2) + "\n")
@@ -77,19 +73,14 @@ def read_model(folder: Path) -> Task:
     """The task of a folder that `write_model` wrote, with its weights, on the CPU and in evaluation mode."""
     from safetensors.torch import load_file
 
-    path = folder / MODEL_CONFIG
-    config = read_record(path, _ModelConfig)
-    name, arguments = config["task"]["class_path"], dict(config["task"].get("init_args", {}))
-    for key, text in _paths(arguments):
-        if (key, text) != ("tokenizer_run", TOKENIZER):
-            raise FileError(f"{path} names the path {text} ({key}), and a model's folder names none")
+    config = read_record(folder / MODEL_CONFIG, _ModelConfig)
     try:
+        task = registry.load("tasks", config["task"]["class_path"])
+        arguments = _translated(config["task"].get("init_args", {}), "the task", _import_path)
         if arguments.get("tokenizer_run") is not None:
             arguments["tokenizer_run"] = str(folder / TOKENIZER)
-        task = registry.load("tasks", name)
-        translated = {key: _translated(value, key, _import_path) for key, value in arguments.items()}
-        built: Task = task(**built_arguments(task, translated))
-        held = {"state_dict": load_file(folder / WEIGHTS), built.CHECKPOINT_HYPER_PARAMS_KEY: translated}
+        built: Task = task(**built_arguments(task, arguments))
+        held = {"state_dict": load_file(folder / WEIGHTS), built.CHECKPOINT_HYPER_PARAMS_KEY: arguments}
         built.on_load_checkpoint(held)
         built.load_state_dict(held["state_dict"])
     except Exception as error:  # whatever a constructor, torch and safetensors raise for what cannot be
@@ -111,13 +102,15 @@ def _stored(tensor: Tensor, name: str, half: bool) -> Tensor:
 
 
 def _translated(value: Any, name: str, spelled: Callable[[Any, str], str]) -> Any:
-    """An argument with the class of every component in it spelled anew."""
+    """An argument with the class of every component in it spelled anew; a model's folder names no other path."""
     if isinstance(value, list | tuple):
         return [_translated(item, name, spelled) for item in value]
-    if not isinstance(value, dict):
-        return value
-    made = {key: _translated(item, str(key), spelled) for key, item in value.items() if key != "class_path"}
-    return {"class_path": spelled(value["class_path"], name), **made} if "class_path" in value else made
+    if isinstance(value, dict):
+        inner = {key: _translated(item, str(key), spelled) for key, item in value.items() if key != "class_path"}
+        return {"class_path": spelled(value["class_path"], name), **inner} if "class_path" in value else inner
+    if isinstance(value, str) and may_be_path(name, value) and (name, value) != ("tokenizer_run", TOKENIZER):
+        raise UserError(f"the model reads {value} ({name}), a file that an exported model cannot bring along")
+    return value
 
 
 def _registered_name(component: Any, argument: str) -> str:
@@ -140,15 +133,3 @@ def _import_path(name: Any, argument: str) -> str:
         raise FileError(f"{argument} of the model is {str(name)[:200]}; expected the name of a registered component")
     found = registry.load(registry.kind_of(name), name)
     return f"{found.__module__}.{found.__qualname__}"
-
-
-def _paths(arguments: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Name and text of every argument that may name a file."""
-    if isinstance(arguments, dict):
-        for key, value in arguments.items():
-            yield from _paths(value, str(key)) if key != "class_path" else ()
-    elif isinstance(arguments, list | tuple):
-        for item in arguments:
-            yield from _paths(item, name)
-    elif isinstance(arguments, str) and may_be_path(name, arguments):
-        yield name, arguments

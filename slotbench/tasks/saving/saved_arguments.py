@@ -58,9 +58,9 @@ class RebuiltModule(LightningModule):
         """
         checkpoint = torch.load(checkpoint_path, map_location=map_location, weights_only=weights_only)
         saved = checkpoint.get(cls.CHECKPOINT_HYPER_PARAMS_KEY) or {}
-        known = {name: value for name, value in saved.items() if name not in arguments}
-        arguments = built_arguments(cls, known) | arguments
-        needed = [name for name, parameter in _parameters(cls).items() if parameter.default is parameter.empty]
+        arguments |= built_arguments(cls, {name: value for name, value in saved.items() if name not in arguments})
+        parameters = inspect.signature(cls).parameters.values()
+        needed = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
         if missing := [name for name in needed if name not in arguments]:
             raise UserError(
                 lines(
@@ -85,41 +85,30 @@ class RebuiltModule(LightningModule):
             self.hparams.update(saved_arguments(given))
 
 
-def saved_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+def saved_arguments(given: Any) -> Any:
     """Arguments of a task as the command line saves them, and as `built_arguments` reads them."""
-    return {name: _written(value, name) for name, value in given.items()}
+    if given is None or isinstance(given, str | int | float | bool):
+        return given
+    if isinstance(given, dict):
+        return {saved_arguments(key): saved_arguments(value) for key, value in given.items()}
+    if isinstance(given, list | tuple):
+        return type(given)(saved_arguments(item) for item in given)
+    if isinstance(given, Path):
+        return str(given)
+    factory = partial(given) if isinstance(given, type) else given
+    if isinstance(factory, partial) and isinstance(factory.func, type) and not factory.args:
+        module, name = factory.func.__module__, factory.func.__qualname__
+        if module != "__main__" and "<locals>" not in name:
+            return {"class_path": f"{module}.{name}", "init_args": saved_arguments(factory.keywords)}
+    raise UnsavedError(
+        f"{given!r} is neither plain, nor a class of a module, nor a partial of one with named arguments"
+    )
 
 
 def built_arguments(task: type, saved: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a task that `saved_arguments`, or the command line, has saved, without what is no argument."""
-    return _built_arguments(task, {name: value for name, value in saved.items() if name in _parameters(task)})
-
-
-def _written(value: Any, name: str) -> Any:
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    if isinstance(value, dict):
-        return {_written(key, name): _written(item, name) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_written(item, name) for item in value)
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, type):
-        return {"class_path": _path(value, name), "init_args": {}}
-    if isinstance(value, partial) and isinstance(value.func, type) and not value.args:
-        arguments = {key: _written(item, f"{name}'s {key}") for key, item in value.keywords.items()}
-        return {"class_path": _path(value.func, name), "init_args": arguments}
-    raise UnsavedError(f"{name} is neither a class, nor a functools.partial of one with named arguments, nor plain")
-
-
-def _path(value: type, name: str) -> str:
-    if value.__module__ == "__main__" or "<locals>" in value.__qualname__:
-        raise UnsavedError(f"{name} is {value.__qualname__}, which no other program can import: put it in a module")
-    return f"{value.__module__}.{value.__qualname__}"
-
-
-def _parameters(built: type) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(built).parameters)
+    parameters = inspect.signature(task).parameters
+    return _built_arguments(task, {name: value for name, value in saved.items() if name in parameters})
 
 
 def _built_arguments(built: Any, saved: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,9 +55,8 @@ class Collapse(Callback):
 
     def on_validation_batch_start(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         if trainer.state.fn == "fit" and not trainer.sanity_checking and args[1] < self._batches:
-            parts = [getattr(pl_module, name, None) for name in ("core", "decoder")]
-            modules = [part for part in parts if isinstance(part, nn.Module)]
-            self._hooks = {part: part.register_forward_hook(self._measure) for part in modules}
+            parts = (getattr(pl_module, name, None) for name in ("core", "decoder"))
+            self._hooks = {p: p.register_forward_hook(self._measure) for p in parts if isinstance(p, nn.Module)}
 
     def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         for hook in self._hooks.values():

@@ -31,9 +31,6 @@ class Divergence(Callback):
         self._every = every
         self._first: Tensor | None = None  # the first step whose loss was not finite, on the device
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._first = None
-
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
         here = torch.where(torch.isfinite(loss.detach()).all(), _NEVER, trainer.global_step)
         self._first = here if self._first is None else torch.minimum(self._first, here)

@@ -82,10 +82,10 @@ class EvaluationRecord(Callback):
             "kernels": chosen_kernels(),
             "slotbench": importlib.metadata.version("slotbench"),
         }
-        path, media = self._place.record, self._place.media
         if headlines and metrics:
             self._console.print(score_table(headlines, metrics))
-        write_atomically(path, dump_json(record, indent=2))
-        shown = [one for suffix in (".png", ".gif", ".npz") for one in sorted(media.glob(f"*{suffix}"))]
-        for written in (path, *(shown if len(shown) <= 8 else [f"{media}: {len(shown)} pictures, videos and arrays"])):
+        write_atomically(self._place.record, dump_json(record, indent=2))
+        media = self._place.media
+        shown = [str(one) for suffix in ("png", "gif", "npz") for one in sorted(media.glob(f"*.{suffix}"))]
+        for written in (self._place.record, *(shown if len(shown) <= 8 else [f"{media}: {len(shown)} files"])):
             self._console.print(str(written), highlight=False, soft_wrap=True, markup=False)

@@ -20,7 +20,7 @@ from slotbench.lightning_compat import end_after_this_step
 __all__ = ["GracefulStop"]
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2") if hasattr(signal, name))
-_EVERY = 10  # steps after which processes tell one another of signals
+_EVERY = 5  # steps after which processes tell one another of signals
 
 
 class GracefulStop(Callback):
@@ -29,15 +29,14 @@ class GracefulStop(Callback):
     A second Ctrl-C stops at once. A validation that is due after the step, or is running, is finished too.
 
     Lightning itself exits with code 0 after SIGTERM and saves nothing, and stops anywhere after Ctrl-C. Several
-    processes stop after the same step, whichever got the signal: every ten steps they tell one another.
+    processes stop after the same step, whichever got the signal: every five steps they tell one another.
     """
 
     def __init__(self, checkpoint: RunCheckpoint) -> None:
         self._checkpoint = checkpoint
         self._previous: dict[int, Any] = {}
         self._signal: int | None = None
-        self._interrupts = 0
-        self._process = os.getpid()
+        self._interrupts, self._process = 0, os.getpid()
         self._in_training = self._listening = False
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -57,9 +56,7 @@ class GracefulStop(Callback):
         self._in_training = True
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        batch_idx = args[-1]
-        # gradients that wait for more batches would be lost
-        if (batch_idx + 1) % trainer.accumulate_grad_batches:
+        if (args[-1] + 1) % trainer.accumulate_grad_batches:  # gradients that wait for more batches would be lost
             return
         if (trainer.world_size == 1 or trainer.global_step % _EVERY == 0) and self._agree(trainer):
             end_after_this_step(trainer)

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import LightningModule
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities import rank_zero_only
 from torch import nn
 
 from slotbench.interfaces import Reporter
-from slotbench.io import plain, read_json_object_or_none, read_yaml
+from slotbench.io import plain, read_json_object_or_none
 from slotbench.lightning_compat import ClosableWandbLogger
 from slotbench.metric_info import is_reference, without_stage
 from slotbench.nn.parameters import trainable_parameters
@@ -26,7 +26,7 @@ from slotbench.runs.folder import RunFolder
 from slotbench.runs.run_info import RunInfo
 from slotbench.runs.wandb_compat import TAG_LENGTH, is_set_off, is_set_offline, login_problem, mirror_settings
 
-__all__ = ["MODES", "RunFolderLogger", "RunWandbLogger", "WandbOptions", "WandbTest", "wandb_logger"]
+__all__ = ["MODES", "RunFolderLogger", "RunWandbLogger", "WandbOptions", "wandb_logger"]
 
 MODES = ("off", "offline", "online")
 _INTERRUPTED = 143  # exit code that W&B gets for a run stopped from outside; a run that fails has 1
@@ -132,42 +132,18 @@ class RunWandbLogger(ClosableWandbLogger):
                 self.experiment.define_metric(name, step_metric=_STEP, step_sync=True, summary=summary)
 
 
-class WandbTest(Callback):
-    """Adds the scores of a test to the summary of the run's W&B run, unless the run is still trained."""
-
-    def __init__(self, folder: RunFolder, mode: str, project: str | None, options: WandbOptions | None = None) -> None:
-        self._folder, self._mode, self._project, self._options = folder, mode, project, options
-
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Writes the scores; it is not called if the test has failed."""
-        scores = {name: float(value) for name, value in trainer.callback_metrics.items() if value.numel() == 1}
-        scores = {f"test/{name.removeprefix('test/')}": value for name, value in scores.items()}
-        if not trainer.is_global_zero or not scores:
-            return
-        state = self._folder.state
-        if state in ("starting", "running"):  # its own process holds the W&B run
-            _say("W&B: the run is still being trained; the scores of this test are in its record alone")
-            return
-        config = read_yaml(self._folder.path / "config.yaml")
-        mirror = wandb_logger(self._folder, self._mode, self._project, config, self._options, trains=False)
-        if mirror is not None:
-            mirror.experiment.summary.update(scores)
-            mirror.close({"finished": 0, "interrupted": _INTERRUPTED}.get(state, 1))
-
-
 def wandb_logger(
     folder: RunFolder,
     mode: str,
     project: str | None,
     config: dict[str, Any],
     options: WandbOptions | None = None,
-    trains: bool = True,
 ) -> RunWandbLogger | None:
     """A logger whose W&B run has a name and a group of its own, and an id stored in the folder.
 
     A resumed run stays the same W&B run; an agent of a W&B sweep has chosen id and project itself. WANDB_MODE and
     `wandb offline` overrule `mode`. Without a login the run is recorded offline, and where W&B is switched off there
-    is no logger, each with a note. A process that only tests a run (`trains=False`) leaves its record as it is.
+    is no logger, each with a note.
     """
     mode = _mode_that_works(mode)
     if mode == "off":
@@ -182,9 +158,8 @@ def wandb_logger(
     kept = WandbOptions(
         **before | now | {"tags": tuple(dict.fromkeys((*before.get("tags", ()), *now.get("tags", ()))))}
     )
-    if trains:
-        values = {"id": wandb_id, "mode": mode, "project": project, **asdict(kept)}
-        folder.update(**{f"wandb_{name}": value for name, value in values.items()})
+    values = {"id": wandb_id, "mode": mode, "project": project, **asdict(kept)}
+    folder.update(**{f"wandb_{name}": value for name, value in values.items()})
     tags = [*kept.tags, *os.environ.get("WANDB_TAGS", "").split(",")]
     init = {
         **({} if in_sweep else {"entity": kept.entity, "project": project, "id": wandb_id}),

@@ -9,7 +9,7 @@
     view            int64           [6]                          height and width of the source's frames, and what the
                                                                  arrays show of them: top, left, height and width
     video           text: what the source is called, and its masks
-    source, about, axes             text: the source video; the run and its checkpoint; the axes of each array, as JSON
+    source, about                   text: the source video; the run and its checkpoint, as JSON
     shown           int64           views                        of several cameras, those that the encoder was shown
 
 Of several cameras, arrays but `slots` have an axis of views after that of time, in the order of the data's cameras.
@@ -30,7 +30,7 @@ from torch import Tensor
 
 from slotbench.callbacks.media import clip_title, file_name, made_by, write_image, write_video
 from slotbench.errors import UserError, lines
-from slotbench.interfaces import DescribedClips, Piece, Recording, Reporter, WholeVideos, rounded_shares
+from slotbench.interfaces import DescribedClips, Piece, Recording, WholeVideos, rounded_shares
 from slotbench.io import open_atomically
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.runs.evaluation_place import EvaluationPlace
@@ -55,11 +55,11 @@ def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str]
     if "masks" in found:
         soft = found["masks"][clip]
         soft = soft[None] if soft.ndim == 3 else soft  # a task with one target has no axis of time
-        there["masks"] = _ids(masks_to_labels(soft), soft.shape[-3])
+        there["masks"] = masks_to_labels(soft).to(torch.uint8 if soft.shape[-3] < 256 else torch.uint16)
         there["soft_masks"] = rounded_shares(soft)
     if "labels" in found:
         slots = found["masks"].shape[-3] if "masks" in found else int(found["labels"].max()) + 1
-        there["masks"] = _ids(found["labels"][clip], slots)
+        there["masks"] = found["labels"][clip].to(torch.uint8 if slots < 256 else torch.uint16)
     if "frames" in found:
         there["reconstruction"] = (found["frames"][clip].float().clamp(0, 1) * 255).round().to(torch.uint8)
     if "depth" in found:
@@ -69,21 +69,11 @@ def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str]
     return {name: there[name].cpu().numpy() for name in names}
 
 
-def _ids(labels: Tensor, slots: int) -> Tensor:
-    return labels.to(torch.uint8 if slots < 256 else torch.uint16)
-
-
-def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray], origin: Mapping[str, Any], about: object) -> None:
+def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray], origin: Mapping[str, Any]) -> None:
     """Writes `path`.npz; arrays may be mapped ones."""
-    axes = {"frame": "time"}
-    for name, array in arrays.items():
-        flat = array.ndim == len(AXES[name].split())
-        axes[name] = AXES[name] if flat else AXES[name].replace("time", "time views", 1)
-    texts = {"about": json.dumps(about), "axes": json.dumps(axes)}
-    everything: dict[str, Any] = {**arrays, **{name: np.array(value) for name, value in (texts | {**origin}).items()}}
     path.parent.mkdir(parents=True, exist_ok=True)
     with open_atomically(path.with_name(f"{path.name}.npz")) as file:
-        np.savez_compressed(file, **everything)
+        np.savez_compressed(file, **{**arrays, **origin})
 
 
 def _origin(videos: Any, number: int | None, frames: Any, source: str) -> dict[str, Any]:
@@ -143,7 +133,6 @@ class PredictionWriter(Callback):
     def _piece(
         self, trainer: Trainer, task: Any, outputs: Mapping[str, Any], batch: Any, videos: WholeVideos, piece: Piece
     ) -> None:
-        assert isinstance(task, Reporter)
         pictured = piece.number < self._num_pictured
         if piece.start == 0 and (pictured or self._save):
             _arrays_of_clip(outputs, 0, self._save, type(task).__name__)  # refuses at once what the task does not give
@@ -172,7 +161,7 @@ class PredictionWriter(Callback):
                 _ = write_image(path, shown) if kind is pictures else write_video(path, shown, length)
         if arrays:
             about = {"run": str(self._place.run), "checkpoint": str(trainer.ckpt_path)}
-            _write_arrays(self._place.media / file_name(title), arrays, origin, about)
+            _write_arrays(self._place.media / file_name(title), arrays, {**origin, "about": json.dumps(about)})
 
 
 def _dataset(trainer: Trainer) -> Any:

@@ -59,9 +59,9 @@ class RandomState(Callback):
 def _read(device: torch.device) -> dict[str, Any]:
     """As numbers and tensors: a checkpoint holds nothing that reading it could execute."""
     kind, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002  the one that plugins may draw from
-    numpy = (kind, np.asarray(keys).tolist(), *rest)
+    state = {"python": random.getstate(), "numpy": (kind, np.asarray(keys).tolist(), *rest)}
     cuda = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
-    return {"python": random.getstate(), "numpy": numpy, "torch": torch.get_rng_state(), **cuda}
+    return {**state, "torch": torch.get_rng_state(), **cuda}
 
 
 def _write(state: dict[str, Any], device: torch.device) -> None:

@@ -126,6 +126,5 @@ class DataReading(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         reading = getattr(getattr(trainer, "datamodule", None), "reading", None)
-        said, self._said = getattr(self, "_said", False), True
-        if reading is not None and trainer.is_global_zero and not said and (words := reading(self._SPLITS[stage])):
+        if reading is not None and trainer.is_global_zero and (words := reading(self._SPLITS[stage])):
             print(words)

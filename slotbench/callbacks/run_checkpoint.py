@@ -60,11 +60,6 @@ class RunCheckpoint(Checkpoint):
         self.best_step: int | None = None
 
     @property
-    def last_model_path(self) -> str:
-        """`last.ckpt`, or "" before the first one; the name is Lightning's."""
-        return str(path) if (path := self._folder / LAST).is_file() else ""
-
-    @property
     def best_model_path(self) -> str:
         """`best.ckpt`, or "" before the first one; the name is Lightning's, for `ckpt_path="best"`."""
         return str(path) if (path := self._folder / BEST).is_file() else ""
@@ -106,9 +101,8 @@ class RunCheckpoint(Checkpoint):
     on_train_epoch_end = on_train_batch_start
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        batch_idx = args[-1]
-        # gradients that wait for more batches are in no checkpoint
-        if not (batch_idx + 1) % trainer.accumulate_grad_batches and (is_last_step(trainer) or self._is_time(trainer)):
+        waits = (args[-1] + 1) % trainer.accumulate_grad_batches  # for more gradients, which are in no checkpoint
+        if not waits and (is_last_step(trainer) or self._is_time(trainer)):
             self.write(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -136,8 +130,7 @@ class RunCheckpoint(Checkpoint):
         self.best_score, self.best_step = state_dict["best_score"], state_dict["best_step"]
 
     def _is_time(self, trainer: Trainer) -> bool:
-        # not at every step: with several processes asking costs a broadcast
-        if trainer.global_step % 20:
+        if trainer.global_step % 20:  # with several processes asking costs a broadcast
             return False
         return bool(trainer.strategy.broadcast(time.monotonic() - self._saved_at >= self._seconds))
 

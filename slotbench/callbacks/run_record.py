@@ -105,7 +105,7 @@ class RunRecord(Callback):
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         if trainer.state.fn != "fit":
             return
-        # a signal to the whole process group kills the data loader's workers too, and that may be what is reported
+        # a signal to the group kills the data loader's workers too, and that may be what is reported
         told = self._stop is not None and self._stop.told
         if isinstance(exception, DivergedError):
             self._write(trainer, state="diverged", diverged_at=exception.step, error=str(exception))
@@ -123,7 +123,7 @@ class RunRecord(Callback):
     def _headlines(self, module: LightningModule) -> list[dict[str, Any]]:
         """The task's headlines, with the baselines of the record until the task has computed them anew."""
         before = {headline["metric"]: headline for headline in self._folder.info.get("headlines", [])}
-        kept = {"baselines": {}, "oracles": {}}
+        kept: dict[str, Any] = {"baselines": {}, "oracles": {}}
         return [
             one | {key: one[key] or before.get(one["metric"], kept).get(key, {}) for key in kept}
             for one in headline_records(module)

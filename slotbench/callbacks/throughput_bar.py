@@ -28,7 +28,7 @@ class ThroughputBar(ProgressBar):
         super().__init__()
         self._interval, self.is_enabled = interval, True
         self._bar: tqdm[Any] | None = None
-        self._clock, self._shown_at, self._words = StepClock(), 0.0, ""
+        self._clock, self._shown_at = StepClock(), 0.0
         self._metrics: dict[str, float] = {}
 
     def disable(self) -> None:
@@ -98,9 +98,8 @@ class ThroughputBar(ProgressBar):
         if self._bar is not None and not self._bar.disable:
             self._bar.n = done
             self._bar.set_postfix_str("  ".join(words))
-        elif self.is_enabled and (line := "  ".join([f"{done}{self._total}", *words])) != self._words:
-            print(line, flush=True)
-            self._words = line
+        elif self.is_enabled:
+            print(*[f"{done}{self._total}", *words], sep="  ", flush=True)
 
     def _close(self) -> None:
         if self._bar is not None:

@@ -17,7 +17,7 @@ from slotbench.callbacks.divergence import Divergence
 from slotbench.callbacks.evaluation import EvaluationRecord
 from slotbench.callbacks.final_validation import FinalValidation
 from slotbench.callbacks.graceful_stop import GracefulStop
-from slotbench.callbacks.loggers import RunFolderLogger, WandbOptions, WandbTest, wandb_logger
+from slotbench.callbacks.loggers import RunFolderLogger, WandbOptions, wandb_logger
 from slotbench.callbacks.media_logger import MediaLogger
 from slotbench.callbacks.prediction_writer import PredictionWriter
 from slotbench.callbacks.random_state import RandomState
@@ -79,14 +79,10 @@ def evaluation_parts(
     save: Sequence[str] = (),
     *,
     half: bool = False,
-    wandb: str | None = None,
-    wandb_project: str | None = None,
-    wandb_options: WandbOptions | None = None,
 ) -> tuple[list[Logger], list[Callback]]:
     """Loggers and callbacks for `validate`, `test` and `predict` on a run that exists; its own record stays as it is.
 
-    `save` names arrays that `predict` writes beside the pictures, with `half` weights are rounded to 16 bits first, and
-    `wandb` says whether W&B gets the scores of a test: "off", "offline" or "online"; None for what the run has.
+    `save` names arrays that `predict` writes beside the pictures; with `half` weights are rounded to 16 bits first.
     """
     folder = RunFolder.open(run_path)
     # callbacks that only matter to training are absent on purpose
@@ -94,8 +90,4 @@ def evaluation_parts(
     place = EvaluationPlace(folder, subcommand)
     media = PredictionWriter(place, save) if subcommand == "predict" else MediaLogger(folder, place=place)
     record = EvaluationRecord(folder, subcommand, place=place, half=half)
-    callbacks = [DataReading(), ThroughputBar(), media, record]
-    if subcommand == "test" and (mode := wandb or folder.info.get("wandb_mode") or "off") != "off":
-        # last, so that the record is on disk whatever the server does
-        callbacks.append(WandbTest(folder, mode, wandb_project, wandb_options))
-    return [], callbacks
+    return [], [DataReading(), ThroughputBar(), media, record]

@@ -92,6 +92,8 @@ def _check_options(command: str, options: RunOptions, run: RunFolder | None) -> 
         raise UserError(lines(f"fit takes no --checkpoint, and {options.checkpoint} is given", **ways))
     if command != "fit" and (options.resume or options.run_dir):
         raise UserError(f"{command} takes neither --resume nor --run_dir: it evaluates the run that it is given")
+    if command != "fit" and options.wandb is not None:
+        raise UserError(f"{command} takes no --wandb: a training is mirrored there, and scores are in the run's folder")
     if options.save and (command != "predict" or run is None):
         raise UserError("--save is for predict and a run: slotbench predict runs/NAME/ID --save slots,masks")
 

@@ -75,7 +75,7 @@ class RunOptions:
     wandb: Literal["off", "offline", "online"] | None = _option(
         "--wandb",
         choices=["off", "offline", "online"],
-        help="mirror the run in Weights & Biases (default: off; a resumed or tested run: as before)",
+        help="mirror the run in Weights & Biases (default: off; a resumed run: as before)",
     )
     wandb_project: str | None = _option("--wandb_project", help="project there (default: WANDB_PROJECT, or slotbench)")
     wandb_entity: str | None = _option("--wandb_entity", help="user or team there (default: WANDB_ENTITY)")

@@ -184,13 +184,10 @@ class _RunningCLI(SlotbenchCLI):
     def _recorders(self) -> tuple[Path | None, list[Logger], list[Callback]]:
         """The run folder, and the loggers and callbacks that write to it."""
         given, place = self._options, self._place
-        wandb = WandbOptions(given.wandb_entity, given.wandb_tags, given.wandb_notes)
-        shared: dict[str, Any] = {"wandb_project": given.wandb_project, "wandb_options": wandb}
         if place is None:
             if self._run is None:
                 return None, [], []
-            shared |= {"half": given.half, "wandb": given.wandb}
-            return self._run, *evaluation_parts(self._run, self._command, given.save, **shared)
+            return self._run, *evaluation_parts(self._run, self._command, given.save, half=given.half)
         folder = place.enter()
         if place.checkpoint is not None:
             self.config_init["fit"]["ckpt_path"] = str(place.checkpoint.path)
@@ -199,12 +196,13 @@ class _RunningCLI(SlotbenchCLI):
         return folder.path, *run_parts(
             folder,
             wandb=given.wandb or (folder.info.get("wandb_mode") if place.is_resumed else None) or "off",
+            wandb_project=given.wandb_project,
+            wandb_options=WandbOptions(given.wandb_entity, given.wandb_tags, given.wandb_notes),
             config=read_yaml(folder.path / "config.yaml"),
             again=place.options_to_repeat(),
             final_validation=place.kept("final_validation", given.final_validation, True),
             compile_mode=place.kept("compile", given.compile, "off"),
             finish=place.finish,
-            **shared,
         )
 
 

@@ -18,7 +18,7 @@ from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.optimisation import WarmupCosine
 from slotbench.tasks.optimised_module import Decay
 from slotbench.tasks.part_checks import check_whole_frames
-from slotbench.tasks.rollouts.rollout import PIECE, Feedback, painted_alone
+from slotbench.tasks.rollouts.rollout import PIECE, Feedback, check_context, painted_alone
 from slotbench.tasks.rollouts.rollout_task import RolloutTask
 
 __all__ = ["VariationalPrediction"]
@@ -101,11 +101,7 @@ class VariationalPrediction(RolloutTask):
         What is not given is the task's own; `feedback` is not read. The rest is as in `roll_out`.
         """
         context, horizon = context or self.context, horizon or self.horizon
-        if batch.num_steps < context:
-            raise ValueError(
-                f"a roll-out from {context} context frames needs clips of at least as many, and these have "
-                f"{batch.num_steps}: lower context, or make the clips longer"
-            )
+        check_context(batch, context)
         pieces = [batch.slice_time(at, min(at + PIECE, context)) for at in range(0, context, PIECE)]
         output = self.core(torch.cat([self.encoder(piece) for piece in pieces], dim=1))
         watch(output)

@@ -156,6 +156,10 @@ def foreign_class(folder: Path) -> None:
     edit(folder, lambda given: given["core"].update(class_path="subprocess.Popen"))
 
 
+def imported_class(folder: Path) -> None:
+    edit(folder, lambda given: given["core"].update(class_path="torch.nn.Linear"))
+
+
 def path_of_a_file(folder: Path) -> None:
     edit(folder, lambda given: given.update(lpips_weights="/etc/passwd"))
 
@@ -171,6 +175,7 @@ def cut_off(folder: Path) -> None:
 
 DAMAGES = {
     foreign_class: r"subprocess\.Popen",
+    imported_class: r"torch\.nn\.Linear",
     path_of_a_file: "/etc/passwd",
     other_sizes: "does not fit the model",
     cut_off: "holds no model",

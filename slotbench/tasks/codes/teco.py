@@ -180,11 +180,6 @@ class TECO(CodeRolloutTask):
         per_clip = (error.view_as(counted) * counted).sum(1) / counted.sum(1)
         return output.add_losses(per_clip.mean())
 
-    def training_loss(self, batch: VideoBatch) -> Tensor:
-        """The loss of a clip, of which actions may be dropped or frames hidden."""
-        shown = self.conditions.of_training(batch)
-        return self.loss(self(shown), shown)
-
     def frames(self, decoded: Decoded) -> Float[Tensor, "batch time channels height width"]:
         """Frames of the most likely code of each cell."""
         return self.tokenizer.decode(decoded.reconstruction.argmax(2))

@@ -124,6 +124,10 @@ class RolloutTask(SlotTask, Predictor):
         values = {name: getattr(decoded, name) for name in Decoded.__dataclass_fields__}
         return Predicted(**values, details=output.details)
 
+    def training_loss(self, batch: VideoBatch) -> Tensor:
+        """The loss of a clip, of which actions may be dropped or frames hidden."""
+        return super().training_loss(self.conditions.of_training(batch))
+
     def setup(self, stage: str) -> None:
         """Reads the weights of LPIPS and FVD: for a test to use them, before a training to see that they are there."""
         super().setup(stage)

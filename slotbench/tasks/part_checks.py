@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 from torch import Tensor, nn
@@ -80,53 +81,45 @@ def spec_of(part: nn.Module, name: PartName, kind: type[Spec]) -> Spec:
 def check_tokens(encoder: Encoder, tokens: Any, batch: VideoBatch, shown: VideoSpec) -> None:
     """Refuses tokens that are not what the encoder announces; with other numbers of views, proportionally as many."""
     spec = spec_of(encoder, "encoder", TokenSpec)
-    count = spec.num_tokens * batch.num_views // shown.num_views
-    wanted = (len(batch), batch.num_steps, count, spec.dim)
-    _check_shape(encoder, "encoder", "tokens", tokens, "batch time tokens dim", wanted)
+    steps = {"batch": len(batch), "time": batch.num_steps}
+    sizes = steps | {"tokens": spec.num_tokens * batch.num_views // shown.num_views, "dim": spec.dim}
+    _check_shape(f"the encoder {type(encoder).__name__}", "tokens", tokens, sizes)
 
 
 def check_core_output(core: nn.Module, output: Any, tokens: Tensor) -> None:
     """Refuses an output of a core that is no `CoreOutput`, or not what its `slot_spec` announces."""
+    who, spec = f"the core {type(core).__name__}", spec_of(core, "core", SlotSpec)
     if not isinstance(output, CoreOutput):
-        raise PartError(f"{_who(core, 'core')} returned a {type(output).__name__}; expected a CoreOutput")
-    spec = spec_of(core, "core", SlotSpec)
-    steps, axes = (*tokens.shape[:2], spec.num_slots), "batch time slots"
-    _check_shape(core, "core", "slots", output.slots, f"{axes} dim", (*steps, spec.dim))
+        raise PartError(f"{who} returned a {type(output).__name__}; expected a CoreOutput")
+    slots = {"batch": tokens.shape[0], "time": tokens.shape[1], "slots": spec.num_slots}
+    _check_shape(who, "slots", output.slots, slots | {"dim": spec.dim})
     if output.attention is not None:
-        _check_shape(core, "core", "attention", output.attention, f"{axes} tokens", (*steps, tokens.shape[2]))
+        _check_shape(who, "attention", output.attention, slots | {"tokens": tokens.shape[2]})
 
 
 def check_decoded(decoder: Decoder, output: Any, slots: Tensor, target: VideoSpec, batch: VideoBatch | None) -> None:
     """Refuses an output of a decoder that has not the sizes of the target, or of the rays where it paints those."""
+    who = f"the decoder {type(decoder).__name__}"
     if not isinstance(output, Decoded):
-        raise PartError(f"{_who(decoder, 'decoder')} returned a {type(output).__name__}; expected a Decoded")
+        raise PartError(f"{who} returned a {type(output).__name__}; expected a Decoded")
     views: tuple[int, ...] = (target.num_views,) if target.num_views > 1 else ()
-    pixels: tuple[int, ...] = (target.height, target.width)
+    height, width = target.height, target.width
     if decoder.paints_rays and batch is not None and batch.rays is not None:
-        views, pixels = batch.rays.shape[2:-3], batch.rays.shape[-2:]
-    before, count, colours = (*slots.shape[:2], *views), (slots.shape[2],), (target.channels,)
-    start = "batch time views" if views else "batch time"
-    for name, axes, middle in (
-        ("reconstruction", "channels ", colours),
-        ("masks", "slots ", count),
-        ("components", "slots channels ", count + colours),
-        ("depth", "", ()),
-        ("background", "", ()),
-    ):
+        views, (height, width) = batch.rays.shape[2:-3], batch.rays.shape[-2:]
+    steps = {"batch": slots.shape[0], "time": slots.shape[1]} | ({"views": views[0]} if views else {})
+    count, colours = {"slots": slots.shape[2]}, {"channels": target.channels}
+    middle = {"reconstruction": colours, "masks": count, "components": count | colours, "depth": {}, "background": {}}
+    for name, between in middle.items():
         if (value := getattr(output, name)) is not None or name == "reconstruction":
-            wanted = (*before, *middle, *pixels)
-            _check_shape(decoder, "decoder", name, value, f"{start} {axes}height width", wanted)
+            _check_shape(who, name, value, steps | between | {"height": height, "width": width})
 
 
-def _check_shape(part: nn.Module, name: PartName, what: str, value: Any, axes: str, wanted: tuple[int, ...]) -> None:
-    if isinstance(value, Tensor) and value.shape == wanted and value.is_floating_point():
+def _check_shape(who: str, what: str, value: Any, sizes: Mapping[str, int]) -> None:
+    wanted = list(sizes.values())
+    if isinstance(value, Tensor) and list(value.shape) == wanted and value.is_floating_point():
         return
     found = f"of shape {list(value.shape)} and {value.dtype}" if isinstance(value, Tensor) else f"as {value!r:.40}"
-    raise PartError(f'{_who(part, name)} returned {what} {found}; expected floats "{axes}", {list(wanted)}')
-
-
-def _who(part: nn.Module, name: PartName) -> str:
-    return f"the {name} {type(part).__name__}"
+    raise PartError(f'{who} returned {what} {found}; expected floats "{" ".join(sizes)}", {wanted}')
 
 
 def check_views(encoder: Encoder, shown: VideoSpec, decoder: Decoder, wanted: VideoSpec) -> None:

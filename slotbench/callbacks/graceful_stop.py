@@ -19,12 +19,13 @@ from slotbench.lightning_compat import end_after_this_step
 
 __all__ = ["GracefulStop"]
 
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2") if hasattr(signal, name))
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+_SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 _EVERY = 5  # steps after which processes tell one another of signals
 
 
 class GracefulStop(Callback):
-    """Finishes the step, saves, and leaves with exit code 130 for SIGINT and 143 for SIGTERM, SIGUSR1 and SIGUSR2.
+    """Finishes the step, saves, and leaves with exit code 130 for SIGINT and 143 for the other signals.
 
     A second Ctrl-C stops at once. A validation that is due after the step, or is running, is finished too.
 
@@ -43,7 +44,8 @@ class GracefulStop(Callback):
         """Installs the handlers, before the data loader's workers are forked and inherit them."""
         if threading.current_thread() is threading.main_thread():
             self._process = os.getpid()
-            self._previous = {number: signal.getsignal(number) for number in _SIGNALS}
+            held = {number: signal.getsignal(number) for number in _SIGNALS}  # what nohup ignores stays ignored
+            self._previous = {n: held[n] for n in held if held[n] != signal.SIG_IGN or n == signal.SIGINT}
             self._listening = True
             self._listen()
 
@@ -97,17 +99,15 @@ class GracefulStop(Callback):
 
     @property
     def exit_code(self) -> int:
-        """The exit code after the received signal."""
         return 128 + (signal.SIGINT if self._signal == signal.SIGINT else signal.SIGTERM)
 
     @property
     def told(self) -> bool:
-        """Whether a signal has come."""
         return self._signal is not None
 
     def _listen(self) -> None:
         if self._listening:
-            for number in _SIGNALS:
+            for number in self._previous:
                 signal.signal(number, self._on_signal)
 
     def _agree(self, trainer: Trainer) -> bool:

@@ -197,7 +197,7 @@ def _say(sentence: str) -> None:
 def _new_id(run_id: str) -> str:
     """The run's own id where that is globally unique; a folder that the user named is not."""
     own = re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", run_id)
-    return run_id if own else f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return run_id if own else f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
 def _name(info: RunInfo, point: str | None) -> str:

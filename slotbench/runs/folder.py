@@ -100,10 +100,7 @@ class RunFolder:
         path = Path(path)
         if path.is_file() or (path / RECORD).exists():
             raise RunFolderError(f"{path} is a {'file' if path.is_file() else 'run folder'} already")
-        record = _new_record(path.resolve().name, name, group)
-        # many grids have points of one name, and W&B has one list of ids per project
-        record["wandb_id"] = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
-        _fill(path, record)
+        _fill(path, _new_record(path.resolve().name, name, group))
         return cls(path)
 
     @classmethod

@@ -19,11 +19,14 @@ from slotbench.runs.folder import RunFolder
 
 
 @pytest.fixture(autouse=True)
-def interrupts_are_heard() -> Iterator[None]:
-    """A process started in the background ignores SIGINT from birth."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def signals_are_heard() -> Iterator[None]:
+    """A process started in the background ignores SIGINT from birth, one under nohup SIGHUP."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class Signalled(TinyTask):
@@ -40,8 +43,15 @@ class Signalled(TinyTask):
         return super().training_step(batch, batch_idx)
 
 
+def test_nohup_stays_in_force(folder: RunFolder) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    fit(folder, Signalled(signal.SIGHUP), max_steps=8)
+    assert (folder.info["state"], folder.info["step"]) == ("finished", 8)
+
+
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 143), (signal.SIGUSR2, 143)]
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGUSR1, 143), (signal.SIGUSR2, 143)],
 )
 def test_the_step_is_finished_and_saved(
     folder: RunFolder, number: int, code: int, capsys: pytest.CaptureFixture[str]
@@ -68,7 +78,7 @@ def test_a_second_interrupt_stops_at_once_and_keeps_the_checkpoint_before(folder
 
 
 def test_a_finished_run_gives_the_handlers_back(folder: RunFolder) -> None:
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
     before = [signal.getsignal(number) for number in numbers]
     fit(folder, TinyTask(), max_steps=2)
     assert [signal.getsignal(number) for number in numbers] == before

@@ -101,7 +101,7 @@ def test_a_run_that_goes_on_keeps_its_id(folder: RunFolder) -> None:
 def test_a_run_at_a_path_of_choice_gets_an_id_that_no_other_run_has(folder: RunFolder) -> None:
     folder.update(id="slots=4,seed=0-0a1b2c3d")
     logger = wandb_logger(folder, "offline", "tests", CONFIG)
-    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", str(logger.version))
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{8}", str(logger.version))
     assert wandb_logger(folder, "offline", "tests", CONFIG).version == logger.version
 
 

@@ -11,6 +11,7 @@ from PIL import Image
 from tiny_discovery import train
 
 from slotbench import registry
+from slotbench.callbacks.prediction_writer import PredictionWriter
 from slotbench.cli import run
 
 # the videos of these tests are few, and lie in no folders of splits
@@ -134,3 +135,19 @@ def test_a_size_that_was_asked_for_is_kept(drawn: Path, folder: Path, capsys: py
     error = " ".join(capsys.readouterr().err.split())
     assert "does not fit the model" in error
     assert "set data.resolution and data.channels as they were in training" in error
+
+
+def test_only_the_first_videos_have_pictures(drawn: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = np.random.default_rng(4).integers(0, 256, (5, 24, 24, 3), dtype=np.uint8)
+    (folder / "two").mkdir()
+    for name in ("a", "b"):
+        np.save(folder / "two" / f"{name}.npy", frames)
+    monkeypatch.setattr(PredictionWriter.__init__, "__defaults__", ((), 1))
+    before = set((drawn / "media").iterdir())
+    command = ["predict", str(drawn), "--data", "VideoFolder", "--data.path", str(folder / "two"), "--save", "masks"]
+    assert run(command) == 0
+    (made,) = set((drawn / "media").iterdir()) - before
+    assert {file.name for file in made.iterdir()} == {
+        *("video0000_a.png", "video0000_a.gif", "video0000_a.npz"),
+        "video0001_b.npz",
+    }

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from slotbench.io import open_atomically
 from slotbench.runs.folder import RunFolder
-from slotbench.runs.oracles import split_references
+from slotbench.runs.headlines import split_references
 
 __all__ = ["CurveWriter", "draw_curves"]
 

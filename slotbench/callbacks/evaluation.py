@@ -16,7 +16,7 @@ from slotbench.io import dump_json, write_atomically
 from slotbench.ops import chosen_kernels
 from slotbench.runs.evaluation_place import EvaluationPlace
 from slotbench.runs.folder import RunFolder
-from slotbench.runs.oracles import score_table
+from slotbench.runs.headlines import score_table
 
 __all__ = ["EvaluationRecord"]
 

@@ -8,7 +8,7 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -153,20 +153,19 @@ def wandb_logger(
     given, named = project or info.get("wandb_project"), os.environ.get("WANDB_PROJECT")
     project = (named or given if in_sweep else given or named) or "slotbench"
     wandb_id = info.get("wandb_id") or (os.environ.get("WANDB_RUN_ID") if in_sweep else None) or _new_id(info["id"])
-    before = {name: info[f"wandb_{name}"] for name in WandbOptions.__annotations__ if f"wandb_{name}" in info}
+    before = {one.name: info[f"wandb_{one.name}"] for one in fields(WandbOptions) if f"wandb_{one.name}" in info}
     now = {name: value for name, value in asdict(options or WandbOptions()).items() if value}
-    kept = WandbOptions(
-        **before | now | {"tags": tuple(dict.fromkeys((*before.get("tags", ()), *now.get("tags", ()))))}
-    )
+    tags = dict.fromkeys((*before.get("tags", ()), *now.get("tags", ())))
+    kept = WandbOptions(**before | now | {"tags": tuple(tags)})
     values = {"id": wandb_id, "mode": mode, "project": project, **asdict(kept)}
     folder.update(**{f"wandb_{name}": value for name, value in values.items()})
-    tags = [*kept.tags, *os.environ.get("WANDB_TAGS", "").split(",")]
+    words = [*kept.tags, *os.environ.get("WANDB_TAGS", "").split(",")]
     init = {
         **({} if in_sweep else {"entity": kept.entity, "project": project, "id": wandb_id}),
         "name": _name(info, point),
         "group": info.get("group") or (folder.path.resolve().parent.name if point else None),
         "job_type": "train",
-        "tags": list(dict.fromkeys(tag.strip()[:TAG_LENGTH] for tag in tags if tag.strip())),
+        "tags": list(dict.fromkeys(tag.strip()[:TAG_LENGTH] for tag in words if tag.strip())),
         "notes": kept.notes,
         "save_dir": folder.path,
         "mode": mode,

@@ -19,14 +19,14 @@ from PIL import Image
 from slotbench.interfaces import DescribedClips, Reporter, VideoBatch
 from slotbench.io import open_atomically
 
-__all__ = ["clip_title", "file_name", "made_by", "write_gif", "write_image", "write_video"]
+__all__ = ["Kind", "clip_title", "file_name", "made_by", "write_gif", "write_image", "write_video"]
+
+Kind = Literal["pictures", "videos", "plots"]
 
 _GIF_FRAMES, _SMALLEST = 300, 256
 
 
-def made_by(
-    module: LightningModule, kind: Literal["pictures", "videos", "plots"], *clips: VideoBatch
-) -> dict[str, Any]:
+def made_by(module: LightningModule, kind: Kind, *clips: VideoBatch) -> dict[str, Any]:
     """Pictures or videos of a task from clips, or plots; none if it is no `Reporter`.
 
     Raises:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import WandbLogger
 
-from slotbench.callbacks.media import file_name, made_by, write_image, write_video
+from slotbench.callbacks.media import Kind, file_name, made_by, write_image, write_video
 from slotbench.interfaces import VideoBatch
 from slotbench.io import write_atomically
 from slotbench.runs.evaluation_place import EvaluationPlace
@@ -58,7 +58,7 @@ class MediaLogger(Callback):
         """Writes pictures and videos of clips, or the plots; before the first step of a training errors are raised."""
         if not trainer.is_global_zero:
             return
-        kinds: tuple[Literal["pictures", "videos", "plots"], ...] = ("pictures", "videos") if clips else ("plots",)
+        kinds: tuple[Kind, ...] = ("pictures", "videos") if clips else ("plots",)
         try:
             for kind in kinds:
                 for name, made in made_by(task, kind, *clips).items():

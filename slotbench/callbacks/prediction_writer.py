@@ -124,9 +124,7 @@ class PredictionWriter(Callback):
             self._write(trainer, clip_title(dataset, index), length, pictures, videos, arrays, origin)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, *args: Any, **kwargs: Any) -> None:
-        if self._recording is not None:
-            self._recording.close()
-            self._recording = None
+        self._forget()
 
     teardown = on_exception  # after a stop, too
 
@@ -136,7 +134,7 @@ class PredictionWriter(Callback):
         pictured = piece.number < self._num_pictured
         if piece.start == 0 and (pictured or self._save):
             _arrays_of_clip(outputs, 0, self._save, type(task).__name__)  # refuses at once what the task does not give
-            self.on_exception(trainer, task)
+            self._forget()
             hidden = self._place.media / f".video{piece.number:04d}"
             self._recording = task.recording(hidden, piece.length, self._save)
         if (recording := self._recording) is None:
@@ -149,16 +147,21 @@ class PredictionWriter(Callback):
             arrays = recording.arrays(self._save) if self._save else {}
             origin = _origin(videos, piece.video, videos.frame_numbers(piece), videos.origin(piece))
             self._write(trainer, videos.title(piece), piece.length, pictures, shown, arrays, origin)
-            self.on_exception(trainer, task)
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._recording is not None:
+            self._recording.close()
+            self._recording = None
 
     def _write(self, trainer: Trainer, title: str, length: int, *made: Mapping[str, Any]) -> None:
         """Writes pictures, videos, and arrays with their origin, under the title."""
         pictures, videos, arrays, origin = made
         self._seen += 1
-        for kind in (pictures, videos):
-            for name, shown in kind.items():
-                path = self._place.media / file_name(title if len(kind) == 1 else f"{title}_{name}")
-                _ = write_image(path, shown) if kind is pictures else write_video(path, shown, length)
+        for name, picture in pictures.items():
+            write_image(self._place.media / file_name(title if len(pictures) == 1 else f"{title}_{name}"), picture)
+        for name, frames in videos.items():
+            write_video(self._place.media / file_name(title if len(videos) == 1 else f"{title}_{name}"), frames, length)
         if arrays:
             about = {"run": str(self._place.run), "checkpoint": str(trainer.ckpt_path)}
             _write_arrays(self._place.media / file_name(title), arrays, {**origin, "about": json.dumps(about)})

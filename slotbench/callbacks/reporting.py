@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from rich.console import Console
@@ -16,7 +16,7 @@ from rich.text import Text
 
 from slotbench.interfaces import Reporter
 from slotbench.runs.folder import RunFolder
-from slotbench.runs.oracles import score_table
+from slotbench.runs.headlines import score_table
 
 __all__ = ["DataReading", "EndReport", "StepClock", "headline_records"]
 
@@ -96,9 +96,8 @@ class EndReport(Callback):
         else:
             console.print("No scores: the run ended before its first validation.", highlight=False)
         patterns = ("*_latest.png", "*_latest.gif", "metrics.png", "loss.png")
-        _section(
-            console, "Look at", (path for pattern in patterns for path in sorted(self._folder.media.glob(pattern)))
-        )
+        media = self._folder.media
+        _section(console, "Look at", (path for pattern in patterns for path in sorted(media.glob(pattern))))
         quoted, options = shlex.quote(str(run)), f" {self._again}" if self._again else ""
         commands = [f"slotbench fit --resume {quoted}{options}"] if info["state"] != "finished" else []
         if self._folder.last_checkpoint() is not None:
@@ -122,9 +121,8 @@ def _section(console: Console, title: str, lines: Iterable[object]) -> None:
 class DataReading(Callback):
     """Prints the data's report on its files (`SlotDataModule.reading`): videos found, what was left out and why."""
 
-    _SPLITS: ClassVar = {"fit": ("train", "val"), "validate": ("val",), "test": ("test",), "predict": ("test",)}
-
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         reading = getattr(getattr(trainer, "datamodule", None), "reading", None)
-        if reading is not None and trainer.is_global_zero and (words := reading(self._SPLITS[stage])):
+        splits = {"fit": ("train", "val"), "validate": ("val",)}.get(stage, ("test",))
+        if reading is not None and trainer.is_global_zero and (words := reading(splits)):
             print(words)

@@ -13,7 +13,7 @@ import yaml
 from slotbench.errors import one_line
 from slotbench.io import numbers
 from slotbench.metric_info import score_text
-from slotbench.runs.oracles import ORACLE, split_references
+from slotbench.runs.headlines import ORACLE, split_references
 
 __all__ = ["card"]
 

@@ -15,7 +15,7 @@ from tiny_run import TinyTask, fit, loader, make_trainer
 from slotbench.callbacks.evaluation import EvaluationRecord
 from slotbench.callbacks.wiring import evaluation_parts
 from slotbench.runs.folder import RunFolder
-from slotbench.runs.oracles import score_table
+from slotbench.runs.headlines import score_table
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
 

@@ -18,7 +18,7 @@ from slotbench.metrics.fvd import embed_videos, frechet_distance
 from slotbench.pretrained.alexnet import AlexNetFeatures
 from slotbench.pretrained.i3d import I3D
 from slotbench.pretrained.weights import WeightError
-from slotbench.runs.oracles import score_table
+from slotbench.runs.headlines import score_table
 from slotbench.tasks.given_weights import GivenWeights
 from slotbench.tasks.rollouts import groups as rollout_groups
 

@@ -16,7 +16,6 @@ from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.clip_scores import ClipScores, summaries
 from slotbench.metrics.contingency import Labels, Tables, frame_tables
 from slotbench.metrics.frames import frame_infos, frame_metrics
-from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.mask_metrics import mask_metrics, mask_score_infos
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
@@ -144,13 +143,12 @@ class DiscoveryScores(Scores):
         self,
         predicted: Float[Tensor, "batch time channels height width"],
         true: Float[Tensor, "batch time channels height width"],
-        lpips: LPIPS | None = None,
     ) -> None:
         """Adds reconstructions; both in [0, 1], one value per frame and then the mean over frames."""
         for name, score in frame_metrics(true.shape[-2], true.shape[-1]).items():
             self._add_frames(name, score(predicted, true))
-        if lpips is not None:
-            self._add_frames("lpips", lpips(predicted, true))
+        if self.lpips is not None:
+            self._add_frames("lpips", self.lpips(predicted, true))
 
     def compute(self) -> dict[str, float]:
         """Every score that there is, by name; what has no sample is left out."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -76,6 +76,7 @@ class Scores(nn.Module, ABC):
         self.references: dict[Reference, float] = {}
         self._restored = False
         self.metrics = nn.ModuleDict()
+        self.lpips: Callable[[Tensor, Tensor], Tensor] | None = None
 
     @property
     def wants_references(self) -> bool:
@@ -86,6 +87,10 @@ class Scores(nn.Module, ABC):
     def declared(self) -> Sequence[MetricInfo]:
         """What the scores are, by the names that theirs begin with (`slotbench.metric_info.describe`)."""
         return ()
+
+    def use_networks(self, lpips: nn.Module | None, i3d: nn.Module | None) -> None:
+        """Scores by LPIPS, and where there are videos by FVD; no checkpoint holds the networks, which stay outside."""
+        self.lpips = None if lpips is None else lambda predicted, true: lpips.to(true.device)(predicted, true)
 
     @abstractmethod
     def compute(self) -> dict[str, float]:

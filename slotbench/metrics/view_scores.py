@@ -12,7 +12,6 @@ from slotbench.metrics.contingency import Labels
 from slotbench.metrics.depth.errors import DEPTH_ERRORS, DepthErrors
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.frames import MAX_PSNR, frame_metrics
-from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.means import Mean
 from slotbench.metrics.segmentation import FGARI, Scope
 
@@ -96,7 +95,6 @@ class NovelViewScores(DiscoveryScores):
         predicted: Images,
         true: Images,
         masks: TrueMasks | None,
-        lpips: LPIPS | None = None,
         baseline: str = "",
     ) -> None:
         """Adds images in [0, 1] of cameras, "held_out" or "shown"; those of a baseline, where it is named."""
@@ -104,8 +102,8 @@ class NovelViewScores(DiscoveryScores):
             self._add(f"{name}/{cameras}", score(predicted, true), baseline)
         if masks is not None:
             self._add(f"psnr_foreground/{cameras}", foreground_psnr(predicted, true, masks), baseline)
-        if lpips is not None:
-            self._add(f"lpips/{cameras}", lpips(predicted, true), baseline)
+        if self.lpips is not None:
+            self._add(f"lpips/{cameras}", self.lpips(predicted, true), baseline)
 
     def update_depth(
         self,

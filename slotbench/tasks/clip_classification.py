@@ -20,8 +20,7 @@ from slotbench.metrics.scores import Score
 from slotbench.tasks.autoencoding import features_as_frames
 from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.frame_losses import at_least_float32
-from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.optimisation import Decay, WarmupCosine
 from slotbench.tasks.part_checks import check_logits
 from slotbench.tasks.slot_task import SlotTask
 

@@ -13,19 +13,16 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import AdamW
 
-from slotbench.data.base import SlotDataModule
 from slotbench.figures.view_sheets import turn_video, view_sheet, view_video, without_sheet
 from slotbench.interfaces import DataSpec, Decoded, PartError, Segmentation, Segmenter, VideoBatch
 from slotbench.metrics.contingency import masks_to_labels
-from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.mask_metrics import mask_headline
 from slotbench.metrics.scores import Score
 from slotbench.metrics.view_scores import NovelViewScores
 from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.frame_losses import at_least_float32
-from slotbench.tasks.given_weights import GivenWeights
-from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.metric_weights import MetricWeights
+from slotbench.tasks.optimisation import Decay, WarmupCosine
 from slotbench.tasks.part_checks import check_whole_frames
 from slotbench.tasks.slot_task import SlotTask
 
@@ -68,8 +65,6 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
             colour; it falls linearly to 0 at the end of a training.
         rays_at_once: most rays that are painted at once in evaluation; it changes memory and time, and no value.
         baseline_clips: the first clips of each evaluation set, on which baselines are scored; 0 for none.
-        lpips_weights: see `GivenWeights`.
-        lpips_heads: see `GivenWeights`.
         slot_pictures: also show each clip's last step without one slot after the other, and a turn around it.
     """
 
@@ -89,8 +84,7 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
-        lpips_weights: str | None = None,
-        lpips_heads: str | None = None,
+        metric_weights: MetricWeights = MetricWeights(),
         slot_pictures: bool = False,
     ):
         if data_spec is not None:
@@ -105,20 +99,12 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         if not self.decoder.paints_rays:
             raise PartError(f"the decoder {type(self.decoder).__name__} paints whole images: choose SlotMixerDecoder")
-        frame = self.data_spec.input
         self.rays_per_step, self.rays_at_once = rays_per_step, rays_at_once
         self.contrast_share = contrast_share
         self.slot_pictures = slot_pictures
-        self.given_weights = GivenWeights(lpips_weights, lpips_heads)
-        self.given_weights.check(frame.channels, min(frame.height, frame.width), 1)
+        metric_weights.check(self.data_spec.input)
+        self.metric_weights = metric_weights
         self.declare_scores(*(NovelViewScores(baseline_clips) for _ in range(2)))
-        # not a submodule: no checkpoint holds its weights
-        self._lpips: tuple[LPIPS, ...] = ()
-
-    def setup(self, stage: str) -> None:
-        """Reads the weights of LPIPS: for a test to use them, before a training to see that they are there."""
-        super().setup(stage)
-        self._lpips = self.given_weights.lpips_of(stage)
 
     @property
     def reported(self) -> tuple[Score, ...]:
@@ -191,13 +177,11 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         cameras = {"shown": (batch, painted[:, :, :shown])}
         if batch.held_out is not None:
             cameras["held_out"] = (batch.held_out, painted[:, :, shown:])
-        lpips = self._lpips[0].to(self.device) if self._lpips else None
         for name, (seen, images) in cameras.items():
-            scores.update_images(name, images, seen.pixels.float(), seen.masks, lpips)
+            scores.update_images(name, images, seen.pixels.float(), seen.masks)
         if scores.wants_references and scores.baseline_clips and (held_out := batch.held_out) is not None:
-            data = self._data
-            for name, images in data.held_out_baselines(batch).items() if data is not None else ():
-                scores.update_images("held_out", images, held_out.pixels.float(), held_out.masks, lpips, name)
+            for name, images in self._data.held_out_baselines(batch).items() if self._data is not None else ():
+                scores.update_images("held_out", images, held_out.pixels.float(), held_out.masks, name)
         if (depth := out.decoded.depth) is not None:
             parts = {"shown": depth[:, :, :shown], "held_out": depth[:, :, shown:]}
             for name, (seen, _) in cameras.items():
@@ -260,11 +244,6 @@ class NovelViewAutoencoding(SlotTask, Segmenter):
         for i, images in enumerate(decoded.reconstruction.float().clamp(0, 1)):
             videos[f"turn_{i}"] = turn_video(images[:, 0], None if labels is None else labels[i, :, 0])
         return videos
-
-    @property
-    def _data(self) -> SlotDataModule | None:
-        data = getattr(self.trainer, "datamodule", None) if self.is_attached else None
-        return data if isinstance(data, SlotDataModule) else None
 
     def _seen(self, batch: VideoBatch) -> ViewsPainted:
         with self.deterministic_sampling(batch, 0):

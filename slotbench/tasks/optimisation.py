@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,7 +12,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from torch.optim.optimizer import ParamsT
 
-__all__ = ["AdamTF", "ConstantRate", "WarmupCosine", "WarmupHalfLife", "WarmupStepsCosine"]
+__all__ = ["AdamTF", "ConstantRate", "Decay", "WarmupCosine", "WarmupHalfLife", "WarmupStepsCosine"]
+
+Decay = Literal["matrices", "all"]
+"""What weight decay is for: matrices, and everything else is left alone, or all parameters in one group."""
 
 
 class AdamTF(Optimizer):

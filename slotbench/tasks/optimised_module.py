@@ -22,6 +22,7 @@ from slotbench.errors import lines
 from slotbench.lightning_compat import follow_until_averaged, restore_loader_position
 from slotbench.nn.parameters import decay_groups, one_group
 from slotbench.tasks.factories import OptimizerFactory
+from slotbench.tasks.optimisation import Decay
 from slotbench.tasks.optimizer_factories import (
     LENGTHS,
     TrainingSettingsError,
@@ -31,7 +32,7 @@ from slotbench.tasks.optimizer_factories import (
     part_groups,
 )
 
-__all__ = ["ClipBy", "Decay", "OptimisedModule"]
+__all__ = ["ClipBy", "OptimisedModule"]
 
 # where a schedule of torch keeps how long it is
 _LENGTHS = (*LENGTHS, "_schedule_phases")
@@ -39,9 +40,6 @@ _LENGTHS = (*LENGTHS, "_schedule_phases")
 ClipBy = Literal["norm", "largest"]
 """What `trainer.gradient_clip_val` bounds: the Euclidean norm of all gradients, or the largest number among them, to
 which all are scaled."""
-
-Decay = Literal["matrices", "all"]
-"""What weight decay is for: matrices, and everything else is left alone, or all parameters in one group."""
 
 
 class OptimisedModule(LightningModule):

@@ -13,16 +13,14 @@ from torch.optim import AdamW
 from slotbench.data.base import check_choices
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 from slotbench.metrics.discovery_scores import DiscoveryScores
-from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
 from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, features_as_frames
 from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.frame_losses import at_least_float32
-from slotbench.tasks.given_weights import GivenWeights
-from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.metric_weights import MetricWeights
+from slotbench.tasks.optimisation import Decay, WarmupCosine
 from slotbench.tasks.part_checks import check_whole_frames, check_window
 
 __all__ = ["Pixels", "SlotAutoencoding"]
@@ -48,8 +46,6 @@ class SlotAutoencoding(AutoencodingTask):
             needed for data that brings features.
         eval_window: in evaluation, each step is computed from the last `eval_window` frames alone (PSB).
         baseline_clips: the first clips of each evaluation set, on which baselines are scored; 0 for none.
-        lpips_weights: see `GivenWeights`.
-        lpips_heads: see `GivenWeights`.
     """
 
     monitor = ("val/loss", "min")
@@ -68,8 +64,7 @@ class SlotAutoencoding(AutoencodingTask):
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
-        lpips_weights: str | None = None,
-        lpips_heads: str | None = None,
+        metric_weights: MetricWeights = MetricWeights(),
     ):
         extractor, read = None, None
         if data_spec is not None:
@@ -79,24 +74,15 @@ class SlotAutoencoding(AutoencodingTask):
         # the parts never know whether they see pixels or features
         parts = None if read is None else DataSpec(input=read, target=read)
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, parts)
-        frame = self.data_spec.input
         check_choices(pixels=(pixels, Pixels))
         check_window(self.core, eval_window)
         self.pixels: Pixels = pixels
         self.extractor = extractor
         self.learns_features = read is not None
         self.eval_window = eval_window
-        self.given_weights = GivenWeights(lpips_weights, lpips_heads)
-        self.given_weights.check(frame.channels, min(frame.height, frame.width), 1)
+        metric_weights.check(self.data_spec.input)
+        self.metric_weights = metric_weights
         self.declare_scores(*(DiscoveryScores(baseline_clips) for _ in range(2)))
-        self._said_what_is_not_scored = False
-        # not a submodule: no checkpoint holds its weights
-        self._lpips: tuple[LPIPS, ...] = ()
-
-    def setup(self, stage: str) -> None:
-        """Reads the weights of LPIPS: for a test to use them, before a training to see that they are there."""
-        super().setup(stage)
-        self._lpips = self.given_weights.lpips_of(stage)
 
     @property
     def reported(self) -> tuple[Score, ...]:
@@ -127,15 +113,8 @@ class SlotAutoencoding(AutoencodingTask):
     def score(self, batch: VideoBatch, scores: DiscoveryScores) -> Tensor:
         """Scores the frames, the decoder's masks, and the attention if slots compete for the tokens."""
         out = self.evaluate(batch)
-        if out.attention_kind == "reading" and not self._said_what_is_not_scored:
-            self._said_what_is_not_scored = True
-            self.print(
-                f"the attention of {type(self.core).__name__} is not scored: its slots do not compete for tokens, so "
-                "it says what each slot has read, which is no segmentation"
-            )
         if not self.learns_features:
-            lpips = self._lpips[0].to(self.device) if self._lpips else None
-            scores.update_frames(self.frames(out.decoded).float(), batch.pixels.float(), lpips)
+            scores.update_frames(self.frames(out.decoded).float(), batch.pixels.float())
         self._score_masks(out, batch, scores)
         return self.loss(out, batch)
 

@@ -12,8 +12,8 @@ from torch.optim import AdamW
 from slotbench.interfaces import CoreOutput, DataSpec, Decoded, SlotSpec, State, TokenSpec, VideoBatch
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
-from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.metric_weights import MetricWeights
+from slotbench.tasks.optimisation import Decay, WarmupCosine
 from slotbench.tasks.part_checks import check_core_output, check_decoded, check_tokens, check_views, part_of, spec_of
 from slotbench.tasks.task import Task
 
@@ -34,7 +34,10 @@ class SlotTask(Task, ABC):
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
         parts_spec: sizes that the parts are built from where they are not the data's own; a subclass gives it.
+        metric_weights: files of the networks that score frames and videos; a subclass takes it.
     """
+
+    metric_weights: MetricWeights = MetricWeights()
 
     def __init__(
         self,
@@ -81,6 +84,14 @@ class SlotTask(Task, ABC):
         decoded = self.decoder(slots, batch)
         check_decoded(self.decoder, decoded, slots, self._sizes.target, batch)
         return decoded
+
+    def setup(self, stage: str) -> None:
+        """Reads the networks of scores: for a test to use them, before a training to see that they are there."""
+        super().setup(stage)
+        if stage in ("fit", "test"):
+            networks = self.metric_weights.load_lpips(), self.metric_weights.load_i3d()
+            if stage == "test" and any(network is not None for network in networks):
+                self.scores_of("test").use_networks(*networks)
 
     def on_test_start(self) -> None:
         """Has a test score how masks follow objects."""

@@ -21,6 +21,7 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor, nn
 from torch.optim import AdamW
 
+from slotbench.data.base import SlotDataModule
 from slotbench.interfaces import DataSpec, Headline, Reporter, VideoBatch, to_unit_range
 from slotbench.lightning_compat import evaluate_with_ordinary_tensors
 from slotbench.metric_info import MetricInfo, describe
@@ -29,8 +30,8 @@ from slotbench.metrics.scores import Score, Scores, Stage
 from slotbench.nn.slot_init import drawn_by_clip
 from slotbench.pretrained.weights import WeightReport, match_weights
 from slotbench.tasks.factories import OptimizerFactory, ScheduleFactory
-from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised_module import Decay, OptimisedModule
+from slotbench.tasks.optimisation import Decay, WarmupCosine
+from slotbench.tasks.optimised_module import OptimisedModule
 from slotbench.tasks.part_checks import check_batch
 from slotbench.tasks.saving.checkpoint_fit import check_checkpoint
 from slotbench.tasks.saving.saved_arguments import RebuiltModule
@@ -194,8 +195,7 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         """The scores that are `reported`, of the stage that was evaluated last, with baselines and oracles."""
         scores = self.scores_of(self._stage)
         references = {} if scores is None else scores.references
-        data = getattr(self.trainer, "datamodule", None) if self.is_attached else None
-        pseudo = getattr(data, "pseudo_masks", False)
+        pseudo = getattr(self._data, "pseudo_masks", False)
         return [score.headline(self._stage, references, pseudo) for score in self.reported]
 
     def metric_infos(self, names: Iterable[str]) -> dict[str, MetricInfo]:
@@ -210,13 +210,11 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
     def setup(self, stage: str) -> None:
         """Loads the weights named by `init_from`, once, before training starts."""
         self._forget_clips()
-        data = None
         if self.is_attached:
             evaluate_with_ordinary_tensors(self.trainer)
-            data = getattr(self.trainer, "datamodule", None)
-        if not self._scored_on.is_of(data):
+        if not self._scored_on.is_of(self._data):
             self.forget_references()
-        self._scored_on = _Seen(data)
+        self._scored_on = _Seen(self._data)
         if stage == "fit" and not self.training:
             # Lightning trains in the mode that it finds, and whoever has looked at a model has left it in evaluation
             self.train()
@@ -235,6 +233,12 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
             return self.trainer is not None
         except RuntimeError:
             return False
+
+    @property
+    def _data(self) -> SlotDataModule | None:
+        """The data module of the trainer, if there is one, and it is one of slotbench."""
+        data = getattr(self.trainer, "datamodule", None) if self.is_attached else None
+        return data if isinstance(data, SlotDataModule) else None
 
     def forget_references(self) -> None:
         """Forgets baselines and oracles, which are of one data set; called before each stage with another one."""

@@ -14,11 +14,11 @@ from torch.optim import AdamW
 from slotbench.interfaces import CoreOutput, DataSpec, Decoded, GenerativeCore, PartError, TokenSpec, VideoBatch
 from slotbench.tasks.factories import DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.frame_losses import at_least_float32, squash
-from slotbench.tasks.given_weights import GivenWeights
-from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.metric_weights import MetricWeights
+from slotbench.tasks.optimisation import Decay, WarmupCosine
 from slotbench.tasks.part_checks import check_whole_frames
-from slotbench.tasks.rollouts.rollout import PIECE, Feedback, check_context, painted_alone
+from slotbench.tasks.rollouts.conditions import RolloutOptions
+from slotbench.tasks.rollouts.rollout import PIECE, Feedback, Watch, painted_alone
 from slotbench.tasks.rollouts.rollout_task import RolloutTask
 
 __all__ = ["VariationalPrediction"]
@@ -48,17 +48,11 @@ class VariationalPrediction(RolloutTask):
         optimizer: OptimizerFactory = AdamW,
         schedule: ScheduleFactory = WarmupCosine,
         deviation: float = 1.0,
-        context: int = 10,
-        horizon: int = 20,
-        report_horizons: tuple[int, ...] = (),
-        quantise: bool = False,
+        rollout: RolloutOptions = RolloutOptions(),
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
-        lpips_weights: str | None = None,
-        lpips_heads: str | None = None,
-        fvd_weights: str | None = None,
-        group_size: int = 256,
+        metric_weights: MetricWeights = MetricWeights(),
     ):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         check_whole_frames(self.data_spec, "VariationalPrediction continues the frames that it reads", "MovingMNIST")
@@ -67,8 +61,7 @@ class VariationalPrediction(RolloutTask):
         if not (math.isfinite(deviation) and deviation > 0):
             raise ValueError(f"deviation is {deviation}; expected a positive number, such as 1.0, in units of white")
         self.deviation = deviation
-        weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
-        self.declare_rollouts(context, horizon, "probability", weights, quantise, report_horizons, group_size)
+        self.declare_rollouts(rollout, metric_weights)
 
     def forward(self, batch: VideoBatch) -> Decoded:
         """Decodes every frame from the posterior's slots; the losses are the core's and the decoder's."""
@@ -87,33 +80,21 @@ class VariationalPrediction(RolloutTask):
         """What the decoder painted, cut off at black and white."""
         return squash(decoded.reconstruction, "mse")
 
-    def rollout_steps(
-        self,
-        batch: VideoBatch,
-        context: int | None = None,
-        horizon: int | None = None,
-        feedback: Feedback | None = None,
-        components: bool = False,
-        watch: Callable[[CoreOutput], object] = lambda _: None,
+    def _predicted(
+        self, batch: VideoBatch, context: int, horizon: int, feedback: Feedback, components: bool, watch: Watch
     ) -> Iterator[Decoded]:
-        """Reads `context` frames of the batch by the posterior, then draws `horizon` frames by the prior, one by one.
-
-        What is not given is the task's own; `feedback` is not read. The rest is as in `roll_out`.
-        """
-        context, horizon = context or self.context, horizon or self.horizon
-        check_context(batch, context)
+        """Reads the context by the posterior, then draws `horizon` frames by the prior."""
         pieces = [batch.slice_time(at, min(at + PIECE, context)) for at in range(0, context, PIECE)]
         output = self.core(torch.cat([self.encoder(piece) for piece in pieces], dim=1))
         watch(output)
-        return self._go_on(output, horizon, components, watch)
 
-    def _go_on(
-        self, output: CoreOutput, horizon: int, components: bool, watch: Callable[[CoreOutput], object]
-    ) -> Iterator[Decoded]:
-        assert isinstance(self.core, GenerativeCore)
-        for _ in range(horizon):
-            output = self.core.imagine(output.state, 1)
-            watch(output)
-            decoded = self.decoder(output.slots)
-            alone = painted_alone(decoded, self.frames) if components else None
-            yield Decoded(self.frames(decoded), decoded.masks, alone)
+        def go_on(output: CoreOutput) -> Iterator[Decoded]:
+            assert isinstance(self.core, GenerativeCore)
+            for _ in range(horizon):
+                output = self.core.imagine(output.state, 1)
+                watch(output)
+                decoded = self.decoder(output.slots)
+                alone = painted_alone(decoded, self.frames) if components else None
+                yield Decoded(self.frames(decoded), decoded.masks, alone)
+
+        return go_on(output)

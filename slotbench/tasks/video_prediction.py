@@ -13,11 +13,10 @@ from slotbench.data.base import check_choices
 from slotbench.interfaces import DataSpec, Decoded, VideoBatch
 from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.frame_losses import FrameLoss, LossSum, frame_loss, squash
-from slotbench.tasks.given_weights import GivenWeights
-from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.metric_weights import MetricWeights
+from slotbench.tasks.optimisation import Decay, WarmupCosine
 from slotbench.tasks.part_checks import check_logits, check_whole_frames
-from slotbench.tasks.rollouts.conditions import Conditions
+from slotbench.tasks.rollouts.conditions import Conditions, RolloutOptions
 from slotbench.tasks.rollouts.rollout import Feedback
 from slotbench.tasks.rollouts.rollout_task import RolloutTask
 from slotbench.tasks.slot_task import frame_by_frame
@@ -59,24 +58,15 @@ class VideoPrediction(RolloutTask):
         loss: FrameLoss = "bce",
         l1_share: float = 0.5,
         loss_sum: LossSum = "pixels",
-        context: int = 10,
-        horizon: int = 20,
+        rollout: RolloutOptions = RolloutOptions(),
         feedback: Feedback = "probability",
         max_time_offset: int = 0,
-        report_horizons: tuple[int, ...] = (),
-        quantise: bool = False,
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
-        lpips_weights: str | None = None,
-        lpips_heads: str | None = None,
-        fvd_weights: str | None = None,
-        group_size: int = 256,
+        metric_weights: MetricWeights = MetricWeights(),
         object_scores: bool = False,
-        drop_actions: float = 0.0,
-        frame_mask: int | None = None,
-        eval_actions: bool = True,
-        short_context: int | None = None,
+        conditions: Conditions = Conditions(),
     ):
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay)
         reason = "VideoPrediction feeds what it predicts back in, so the target must be a frame like the input"
@@ -93,10 +83,7 @@ class VideoPrediction(RolloutTask):
         self.loss_sum: LossSum = loss_sum
         self.sums_frames = loss_sum == "frames"
         self.max_time_offset = max_time_offset
-        weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
-        scored = (quantise, report_horizons, group_size, loss == "bce", object_scores)
-        conditions = Conditions(drop_actions, frame_mask, eval_actions)
-        self.declare_rollouts(context, horizon, feedback, weights, *scored, conditions, short_context)
+        self.declare_rollouts(rollout, metric_weights, conditions, feedback, loss == "bce", object_scores)
 
     @frame_by_frame
     def forward(self, batch: VideoBatch) -> Decoded:

@@ -18,6 +18,7 @@ from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions, SlotDataModule
 from slotbench.registry import load
 from slotbench.tasks.long_context_reasoning import LongContextReasoning
+from slotbench.tasks.rollouts.conditions import RolloutOptions
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 from slotbench.tasks.slot_task import SlotTask
 from slotbench.tasks.video_prediction import VideoPrediction
@@ -81,7 +82,7 @@ def long_context(data: SlotDataModule, core: str = "SlotSSM", **arguments: Any) 
 def prediction(data: SlotDataModule, core: str = "SlotSSM", **arguments: Any) -> SlotTask:
     """Predicts four frames, scored in groups of three clips in the test."""
     torch.manual_seed(0)
-    settings = {"context": 4, "horizon": 4, "group_size": 3, "report_horizons": (2,)}
+    settings = {"rollout": RolloutOptions(context=4, horizon=4, group_size=3, report_horizons=(2,))}
     return _perturbed(VideoPrediction(**_parts(core, **arguments), data_spec=data.spec, **settings))
 
 

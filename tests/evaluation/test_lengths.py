@@ -23,6 +23,7 @@ from slotbench.metrics.frames import frame_mse
 from slotbench.metrics.mask_rules import Rules
 from slotbench.registry import load
 from slotbench.tasks.long_context_reasoning import LongContextReasoning
+from slotbench.tasks.rollouts.conditions import RolloutOptions
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 from slotbench.tasks.video_prediction import VideoPrediction
 
@@ -102,7 +103,7 @@ def test_no_more_clips_are_read_than_asked_for_and_steps_are_timed():
 
 def test_predicted_frames_are_scored_and_the_context_is_not():
     data = clips()
-    task = VideoPrediction(*parts("SlotSSM"), context=4, horizon=2, data_spec=data.spec).eval()
+    task = VideoPrediction(*parts("SlotSSM"), rollout=RolloutOptions(4, 2), data_spec=data.spec).eval()
     found = measure(task, batches(data), TRAINED, [2, 12], 2)
     (batch,) = batches(data)[:1]
     with torch.no_grad(), task.deterministic_sampling(batch, 0):

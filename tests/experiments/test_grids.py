@@ -37,7 +37,7 @@ HEADER = ("Shows:", "Duration:", "Hardware:")
 SEED = "seed_everything"
 OF_MASKS = {f"val/rollout_{name}" for name in ("acl", "mcl", "acl_shuffled", "mcl_shuffled", "object_share", "mota")}
 """Scores of roll-outs that a decoder without masks has none of."""
-LENGTHS = {"model.context", "model.horizon", "model.frame_mask", "model.core.patch"}
+LENGTHS = {"model.rollout.context", "model.rollout.horizon", "model.conditions.frame_mask", "model.core.patch"}
 """Settings that do not fit clips and frames of tiny size."""
 
 
@@ -154,12 +154,12 @@ def value_at(config: Any, key: str) -> Any:
 
 def scores_over_the_horizon(config: dict[str, Any], point: Point) -> set[str]:
     """What a rollout of the true length logs, for that of the tiny one is shorter."""
-    set_here = {key.removeprefix("model."): value for key, value in point.settings.items()}
-    model = config["model"]["init_args"] | set_here
-    curves = {score: [0.0] * model.get("horizon", 1) for score in ("mse", "psnr", "ssim")}
-    names = {f"val/{name}" for name in curve_values({"": curves}, model.get("report_horizons", ()))}
+    set_here = {key.removeprefix("model.rollout."): value for key, value in point.settings.items()}
+    rollout = config["model"]["init_args"].get("rollout", {}) | set_here
+    curves = {score: [0.0] * rollout.get("horizon", 1) for score in ("mse", "psnr", "ssim")}
+    names = {f"val/{name}" for name in curve_values({"": curves}, rollout.get("report_horizons", ()))}
     if config["data"]["class_path"] == "Maze":  # a tiny clip has no pixel that was seen long ago
-        ways = ("", "_short_context") if model.get("short_context") else ("",)
+        ways = ("", "_short_context") if rollout.get("short_context") else ("",)
         names |= {f"val/rollout_{score}{way}/long_memory" for score in ("mse", "psnr") for way in ways}
     return names
 

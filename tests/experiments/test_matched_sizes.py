@@ -161,7 +161,10 @@ def test_a_matched_core_goes_after_the_experiment(folder, name, capsys):
 def test_a_rollout_meets_no_time_index_that_training_has_not(folder):
     config = experiment_of(folder)
     model, data = config["model"]["init_args"], config["data"]["init_args"]
-    inputs_in_training, inputs_in_rollout = data["num_frames"] - 1, model["context"] + model["horizon"] - 1
+    inputs_in_training, inputs_in_rollout = (
+        data["num_frames"] - 1,
+        model["rollout"]["context"] + model["rollout"]["horizon"] - 1,
+    )
     assert inputs_in_rollout > inputs_in_training  # or there would be nothing to check
     assert inputs_in_training + model["max_time_offset"] >= inputs_in_rollout
     for name in ("SlotTransformer", "Transformer"):

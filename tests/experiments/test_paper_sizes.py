@@ -310,7 +310,7 @@ def test_batch_length_and_schedule_of_codes_are_the_papers(name: str) -> None:
     config = config_of(name)
     data, trainer, model = config["data"]["init_args"], config["trainer"], config["model"]["init_args"]
     assert data["loader"]["batch_size"] * trainer["devices"] == 16
-    assert data["num_frames"] == model["context"] + model["horizon"] == 300
+    assert data["num_frames"] == model["rollout"]["context"] + model["rollout"]["horizon"] == 300
     assert trainer["max_steps"] == (500_000 if "dmlab" in name else 1_000_000)
     assert model["schedule"]["init_args"] == {"warmup_steps": 5000, "reach_zero_at_end": False}
 

@@ -43,7 +43,7 @@ TINY_RUN = {
     | {"loader.train_size": 4, "loader.num_workers": 0},
     "trainer": {"max_steps": 2, "val_check_interval": 2, "accelerator": "cpu", "devices": 1},
 }
-TINY_CLIPS = {"data": {"num_frames": 4, "eval_frames": 6}, "model": {"context": 3, "horizon": 3}}
+TINY_CLIPS = {"data": {"num_frames": 4, "eval_frames": 6}, "model": {"rollout.context": 3, "rollout.horizon": 3}}
 """A roll-out logs some twenty scores per predicted frame, which takes most of the time of two steps."""
 SIDE = 16
 TINY_DATA = {
@@ -57,7 +57,7 @@ TINY_DATA = {
     },
 }  # fmt: skip
 """Arguments of a data set that make it small."""
-TINY_CONDITIONS = {"frame_mask": 2, "short_context": 1}
+TINY_CONDITIONS = {"conditions.frame_mask": 2, "rollout.short_context": 1}
 
 
 def feature_files(folder: Path) -> Path:
@@ -144,12 +144,12 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
     values["data"] |= TINY_DATA.get(config["data"]["class_path"], {})
     if "baseline_frames" in inspect.signature(load("tasks", config["model"]["class_path"])).parameters:
         values["model"] = {"baseline_frames": 4}
-    if "horizon" in model:
+    if "rollout" in model:
         values["data"] |= TINY_CLIPS["data"]
         values["model"] = dict(TINY_CLIPS["model"])
     if "rays_per_step" in model:
         values["model"] = {"rays_per_step": 8}
-    values["model"] = values.get("model", {}) | {k: v for k, v in TINY_CONDITIONS.items() if model.get(k)}
+    values["model"] = values.get("model", {}) | {k: v for k, v in TINY_CONDITIONS.items() if _given(model, k)}
     if "tokenizer_run" in model:
         values["model"] |= {"tokenizer": "PatchKMeans", "tokenizer.num_codes": 8, "tokenizer.fit_frames": 4}
     if "prior" in model:
@@ -160,3 +160,8 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
         for name, value in given.items()
         if f"{part}.{name}" not in kept
     ]
+
+
+def _given(model: dict[str, Any], key: str) -> Any:
+    group, _, name = key.partition(".")
+    return model.get(group, {}).get(name)

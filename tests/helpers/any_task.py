@@ -19,6 +19,7 @@ from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import ClipDataset, LoaderOptions, SlotDataModule, Split, collate
 from slotbench.data.cater_like.cater_like import CATERLike
 from slotbench.interfaces import VideoBatch
+from slotbench.tasks.rollouts.conditions import RolloutOptions
 from slotbench.tasks.task import Task
 
 TASKS = registry.names("tasks")
@@ -92,8 +93,7 @@ TOKENIZERS = (
 PARTS: dict[str, Any] = {
     "mask_decoder": DECODERS[0],
     "optimizer": partial(torch.optim.Adam, lr=1e-3),
-    "context": 1,
-    "horizon": 2,
+    "rollout": RolloutOptions(context=1, horizon=2),
 }
 
 

@@ -9,6 +9,7 @@ from slotbench.data.balls.bouncing_balls import BouncingBalls
 from slotbench.data.base import LoaderOptions
 from slotbench.registry import load
 from slotbench.tasks.video_prediction import VideoPrediction
+from tests.helpers.rollout_options import grouped
 
 PatchEncoder, SlotSSM = load("encoders", "PatchEncoder"), load("cores", "SlotSSM")
 TransformerDecoder = load("decoders", "TransformerDecoder")
@@ -41,7 +42,7 @@ def make_task(data, core=None, **arguments):
         partial(TransformerDecoder, dim=16, num_layers=1, num_heads=2),
         optimizer=partial(torch.optim.AdamW, lr=1e-3),
         data_spec=data.spec,
-        **({"context": 4, "horizon": 5} | arguments),
+        **grouped({"context": 4, "horizon": 5} | arguments),
     )
     # the head starts at zero, which would hide every difference
     torch.nn.init.normal_(task.decoder.head.weight)
@@ -70,5 +71,5 @@ def image_task(data, **arguments):
         partial(load("decoders", "ResNetDecoder"), depths=(4, 8)),
         optimizer=partial(torch.optim.AdamW, lr=1e-3, weight_decay=1e-5),
         data_spec=data.spec,
-        **({"context": 4, "horizon": 5, "loss": "l1_l2"} | arguments),
+        **grouped({"context": 4, "horizon": 5, "loss": "l1_l2"} | arguments),
     ).eval()

@@ -161,7 +161,7 @@ def imported_class(folder: Path) -> None:
 
 
 def path_of_a_file(folder: Path) -> None:
-    edit(folder, lambda given: given.update(lpips_weights="/etc/passwd"))
+    edit(folder, lambda given: given.update(metric_weights={"lpips": "/etc/passwd"}))
 
 
 def other_sizes(folder: Path) -> None:

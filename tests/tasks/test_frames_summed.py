@@ -13,6 +13,7 @@ from slotbench.interfaces import Decoded
 from slotbench.registry import load
 from slotbench.tasks.rollouts import rollout
 from slotbench.tasks.video_prediction import VideoPrediction
+from tests.helpers.rollout_options import grouped
 
 ENCODER = partial(load("encoders", "StridedCNNEncoder"), dim=8, channels=(4, 4), norm="frame", output="flat")
 CORE = partial(load("cores", "RIM").thesis, num_slots=3, top_k=3, dim=8)
@@ -38,7 +39,7 @@ def ball_clips(**arguments):
 def thesis_task(data, decoder="SBD", **arguments):
     """Inputs 0 to 9 are true in evaluation, and frames 10 to 19 are scored."""
     torch.manual_seed(0)
-    options = {"loss": "mse", "loss_sum": "frames", "context": 10, "horizon": 10} | arguments
+    options = grouped({"loss": "mse", "loss_sum": "frames", "context": 10, "horizon": 10} | arguments)
     parts = (ENCODER, CORE, DECODERS[decoder])
     return VideoPrediction(*parts, torch.optim.Adam, data_spec=data.spec, **options).eval()
 

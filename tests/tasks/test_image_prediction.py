@@ -14,6 +14,7 @@ from slotbench.metrics.frames import frame_mse, frame_psnr, frame_ssim
 from slotbench.registry import load
 from slotbench.tasks.optimisation import WarmupStepsCosine
 from slotbench.tasks.rollouts import rollout
+from slotbench.tasks.rollouts.conditions import RolloutOptions
 from slotbench.tasks.rollouts.scores import parts_of_curve
 from slotbench.tasks.video_prediction import VideoPrediction
 
@@ -111,8 +112,7 @@ def test_given_actions_lead_from_frame_to_frame_in_a_rollout(data):
         partial(load("cores", "ConvLSTM"), dim=8, num_layers=1),
         partial(load("decoders", "ResNetDecoder"), depths=(4, 8)),
         loss="l1_l2",
-        context=4,
-        horizon=5,
+        rollout=RolloutOptions(context=4, horizon=5),
         data_spec=DataSpec(spec, spec),
     ).eval()
     batch = batch_of(data)

@@ -24,8 +24,8 @@ from slotbench.tasks.codes.code_scores import CodeScores
 from slotbench.tasks.codes.mask_decoding import MaskDecoding, hidden_gradients
 from slotbench.tasks.codes.tokenizing import CodeSum, fit_tokenizer, reconstruction_loss
 from slotbench.tasks.frame_losses import at_least_float32
-from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised_module import ClipBy, Decay
+from slotbench.tasks.optimisation import Decay, WarmupCosine
+from slotbench.tasks.optimised_module import ClipBy
 from slotbench.tasks.part_checks import check_whole_frames, check_window
 from slotbench.tasks.slot_task import frame_by_frame
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.optim import AdamW
 
 from slotbench.data.base import check_choices
-from slotbench.interfaces import AutoregressiveDecoder, CoreOutput, DataSpec, Decoded, PartError, Tokenizer, VideoBatch
+from slotbench.interfaces import AutoregressiveDecoder, DataSpec, Decoded, PartError, Tokenizer, VideoBatch
 from slotbench.metrics.scores import Score
 from slotbench.nn.gumbel import draw_categories
 from slotbench.tasks import factories
@@ -24,11 +24,10 @@ from slotbench.tasks.codes.chosen_tokenizer import (
 )
 from slotbench.tasks.codes.tokenizing import CodeSum
 from slotbench.tasks.frame_losses import at_least_float32
-from slotbench.tasks.given_weights import GivenWeights
-from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.metric_weights import MetricWeights
+from slotbench.tasks.optimisation import Decay, WarmupCosine
 from slotbench.tasks.part_checks import check_logits, check_whole_frames
-from slotbench.tasks.rollouts.conditions import Conditions
+from slotbench.tasks.rollouts.conditions import Conditions, RolloutOptions
 from slotbench.tasks.rollouts.rollout import Feedback
 from slotbench.tasks.rollouts.rollout_task import RolloutTask
 from slotbench.tasks.rollouts.scores import RolloutScores
@@ -113,21 +112,12 @@ class CodePrediction(CodeRolloutTask):
         label_smoothing: float = 0.01,
         loss_sum: CodeSum = "frame",
         temperature: float = 1.0,
-        context: int = 10,
-        horizon: int = 20,
-        report_horizons: tuple[int, ...] = (),
-        quantise: bool = False,
+        rollout: RolloutOptions = RolloutOptions(),
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
-        lpips_weights: str | None = None,
-        lpips_heads: str | None = None,
-        fvd_weights: str | None = None,
-        group_size: int = 256,
-        drop_actions: float = 0.0,
-        frame_mask: int | None = None,
-        eval_actions: bool = True,
-        short_context: int | None = None,
+        metric_weights: MetricWeights = MetricWeights(),
+        conditions: Conditions = Conditions(),
     ):
         built, read = None, None
         if data_spec is not None:
@@ -151,15 +141,7 @@ class CodePrediction(CodeRolloutTask):
         self.tokenizer = built
         self.label_smoothing, self.temperature = label_smoothing, temperature
         self.loss_sum: CodeSum = loss_sum
-        weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
-        conditions = Conditions(drop_actions, frame_mask, eval_actions)
-        scored = (quantise, report_horizons, group_size)
-        self.declare_rollouts(
-            *(context, horizon, "probability", weights, *scored),
-            conditions=conditions,
-            short_context=short_context,
-            num_codes=built.code_spec.channels,
-        )
+        self.declare_rollouts(rollout, metric_weights, conditions, num_codes=built.code_spec.channels)
 
     @property
     def reported(self) -> tuple[Score, ...]:
@@ -231,17 +213,9 @@ class CodePrediction(CodeRolloutTask):
         """A code of each cell by its logits, the most likely one where the temperature is 0."""
         return draw_categories(logits.movedim(2, -1), self.temperature)
 
-    def rollout_steps(
-        self,
-        batch: VideoBatch,
-        context: int | None = None,
-        horizon: int | None = None,
-        feedback: Feedback | None = None,
-        components: bool = False,
-        watch: Callable[[CoreOutput], object] = lambda _: None,
-    ) -> Iterator[Decoded]:
-        """Reads the vectors of `context` frames, then draws the codes of `horizon` frames one by one."""
-        return super().rollout_steps(self.read(batch), context, horizon, feedback, components, watch)
+    def _predicted(self, batch: VideoBatch, context: int, *how: Any) -> Iterator[Decoded]:
+        """Reads the vectors of the context, then draws the codes of the horizon."""
+        return super()._predicted(self.read(batch), context, *how)
 
     def _vectors(
         self, codes: Integer[Tensor, "batch time rows cols"]

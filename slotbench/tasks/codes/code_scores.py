@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torchmetrics import Metric
 
 from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.codes.code_usage import CODE_USE, CodeUsage
@@ -118,7 +117,6 @@ class FrameScores(Scores):
 
     def __init__(self, num_codes: int) -> None:
         super().__init__()
-        self.frames = nn.ModuleDict()
         self.usage = CodeUsage(num_codes)
 
     @property
@@ -136,26 +134,11 @@ class FrameScores(Scores):
         """Adds frames in [0, 1], their codes, and what baselines make of the same frames."""
         self.usage.update(codes)
         for name, score in frame_metrics(true.shape[-2], true.shape[-1]).items():
-            self._add(f"{name}/frame", score(painted, true))
+            self.metric(f"{name}/frame", Mean, true).update(score(painted, true))
         for name, frames in baselines.items():
-            self._add(Reference("baseline", "psnr/frame", name), frame_psnr(frames, true))
+            self.metric(Reference("baseline", "psnr/frame", name), Mean, true).update(frame_psnr(frames, true))
 
     def compute(self) -> dict[str, float]:
         """Every score by name."""
-        # a module's name has no dots, and keys have slashes: both are fine
-        values = {name: float(metric.compute()) for name, metric in self.frames.items()}  # type: ignore[operator]
-        return values | {name: float(value) for name, value in self.usage.compute().items()}
-
-    def reset(self) -> None:
-        """Forgets every frame."""
-        for module in self.modules():
-            if isinstance(module, Metric):
-                module.reset()
-        self.frames.clear()
-
-    def _add(self, name: str, values: Tensor) -> None:
-        if name not in self.frames:
-            self.frames[name] = Mean().to(values.device)
-        metric = self.frames[name]
-        assert isinstance(metric, Mean)
-        metric.update(values)
+        values = {name: metric.compute() for name, metric in self.metrics.items() if metric.update_called}  # type: ignore[operator]
+        return {name: float(value) for name, value in (values | self.usage.compute()).items()}

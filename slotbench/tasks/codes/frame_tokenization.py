@@ -27,9 +27,8 @@ from slotbench.tasks.codes.tokenizing import (
     training_frames,
 )
 from slotbench.tasks.factories import OptimizerFactory, ScheduleFactory, TokenizerFactory
-from slotbench.tasks.given_weights import GivenWeights
-from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.metric_weights import MetricWeights
+from slotbench.tasks.optimisation import Decay, WarmupCosine
 from slotbench.tasks.part_checks import check_whole_frames
 from slotbench.tasks.task import Task
 
@@ -51,9 +50,8 @@ class FrameTokenization(Task):
         loss_sum: "mean" for the mean error of pixels; "frame" for the sum over a frame's, as in STEVE.
         baseline_frames: training frames that `mean_frame` and `k_means` are of; 0 for no baselines.
         frame_error: "squared", or "absolute", of frames mapped to [-1, 1].
-        perceptual_weight: of LPIPS between frames and what is painted; it needs `lpips_weights`.
-        lpips_weights: see `GivenWeights`.
-        lpips_heads: see `GivenWeights`.
+        perceptual_weight: of LPIPS between frames and what is painted; it needs `metric_weights`.
+        metric_weights: files of the network of LPIPS.
         adversarial_weight: of the discriminator's judgement beside an adaptive weight; 0 for no discriminator.
         adversarial_start: step from which on the discriminator is trained and counts.
     """
@@ -72,8 +70,7 @@ class FrameTokenization(Task):
         decay: Decay = "matrices",
         frame_error: FrameError = "squared",
         perceptual_weight: float = 0.0,
-        lpips_weights: str | None = None,
-        lpips_heads: str | None = None,
+        metric_weights: MetricWeights = MetricWeights(),
         adversarial_weight: float = 0.0,
         adversarial_start: int = 10_000,
     ):
@@ -85,9 +82,14 @@ class FrameTokenization(Task):
         self.baseline_frames = baseline_frames
         self.frame_error: FrameError = frame_error
         self.perceptual_weight = perceptual_weight
-        self.given_weights = GivenWeights(lpips_weights, lpips_heads)
+        self.metric_weights = metric_weights
         self.adversary = self._adversary(adversarial_weight, adversarial_start)
-        self._check_weights()
+        if (metric_weights.lpips is None) != (perceptual_weight == 0):
+            raise ValueError(
+                f"perceptual_weight is {perceptual_weight} and metric_weights.lpips is {metric_weights.lpips}: give "
+                "both, or neither"
+            )
+        metric_weights.check(self.data_spec.input)
         # not a submodule: no checkpoint holds its weights
         self._lpips: tuple[LPIPS, ...] = ()
         self._terms: dict[str, Tensor] = {}
@@ -120,7 +122,7 @@ class FrameTokenization(Task):
     def setup(self, stage: str) -> None:
         """Reads the weights of LPIPS for a stage that has a loss."""
         super().setup(stage)
-        lpips = self.given_weights.load_lpips() if stage != "predict" else None
+        lpips = self.metric_weights.load_lpips() if stage != "predict" else None
         self._lpips = () if lpips is None else (lpips,)
 
     def on_fit_start(self) -> None:
@@ -188,14 +190,6 @@ class FrameTokenization(Task):
             raise PartError(f"adversarial_weight: {type(self.tokenizer).__name__} has no last_layer: choose VQGAN")
         frame = self.data_spec.input
         return Adversary(frame.channels, min(frame.height, frame.width), weight, start)
-
-    def _check_weights(self) -> None:
-        frame, path = self.data_spec.input, self.given_weights.lpips_weights
-        if (path is None) != (self.perceptual_weight == 0):
-            raise ValueError(
-                f"perceptual_weight is {self.perceptual_weight} and lpips_weights is {path}: give both, or neither"
-            )
-        self.given_weights.check(frame.channels, min(frame.height, frame.width), 1)
 
     def _baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
         """What simple ways make of the frames of a batch."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import AdamW
 
-from slotbench.interfaces import CoreOutput, DataSpec, Decoded, PartError, SlotSpec, State, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, Decoded, PartError, SlotSpec, State, VideoBatch, VideoSpec
 from slotbench.nn.action_embedding import ActionEmbedding, hide_steps
 from slotbench.nn.linear import lecun_linear
 from slotbench.nn.mask_git import MaskGit
@@ -22,12 +22,11 @@ from slotbench.tasks import factories
 from slotbench.tasks.codes.chosen_tokenizer import frame_codes, frozen_tokenizer
 from slotbench.tasks.codes.code_prediction import CodeRolloutTask
 from slotbench.tasks.frame_losses import at_least_float32
-from slotbench.tasks.given_weights import GivenWeights
-from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.metric_weights import MetricWeights
+from slotbench.tasks.optimisation import Decay, WarmupCosine
 from slotbench.tasks.part_checks import check_logits, check_whole_frames, part_of
-from slotbench.tasks.rollouts.conditions import Conditions
-from slotbench.tasks.rollouts.rollout import PIECE, Feedback, check_context
+from slotbench.tasks.rollouts.conditions import Conditions, RolloutOptions
+from slotbench.tasks.rollouts.rollout import PIECE, Feedback, Watch
 
 __all__ = ["TECO", "Forecast"]
 
@@ -65,7 +64,7 @@ class TECO(CodeRolloutTask):
         latent_code_dim: width in which they are compared.
         action_dim: width of the embedding of an action, which all cells are given; 0 for none.
         drop_loss: share of the frames that a training clip has no loss of; the others are drawn with replacement.
-        frame_mask: number of the first frame whose latents the core reads as -2 in clips with actions; null for none.
+        conditions: see `Conditions`; the core reads the latents of a hidden frame as -2.
     """
 
     monitor = ("val/rollout_mse", "min")
@@ -86,21 +85,12 @@ class TECO(CodeRolloutTask):
         latent_code_dim: int = 32,
         action_dim: int = 16,
         drop_loss: float = 0.0,
-        context: int = 10,
-        horizon: int = 20,
-        report_horizons: tuple[int, ...] = (),
-        quantise: bool = False,
+        rollout: RolloutOptions = RolloutOptions(),
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
-        lpips_weights: str | None = None,
-        lpips_heads: str | None = None,
-        fvd_weights: str | None = None,
-        group_size: int = 256,
-        drop_actions: float = 0.0,
-        frame_mask: int | None = None,
-        eval_actions: bool = True,
-        short_context: int | None = None,
+        metric_weights: MetricWeights = MetricWeights(),
+        conditions: Conditions = Conditions(),
     ):
         built, sizes = None, None
         if data_spec is not None:
@@ -123,12 +113,7 @@ class TECO(CodeRolloutTask):
         self.drop_loss = drop_loss
         self._make_latents(latent_dim, CosineQuantiser(latent_dim, num_latent_codes, latent_code_dim), prior)
         self.actions = ActionEmbedding(self.data_spec.input.num_actions, action_dim) if action_dim else None
-        weights = GivenWeights(lpips_weights, lpips_heads, fvd_weights)
-        conditions = Conditions(drop_actions, frame_mask, eval_actions)
-        scored = (quantise, report_horizons, group_size)
-        self.declare_rollouts(
-            context, horizon, "probability", weights, *scored, conditions=conditions, short_context=short_context
-        )
+        self.declare_rollouts(rollout, metric_weights, conditions)
 
     def _check_parts(self) -> None:
         tokens, slots = self.encoder.token_spec, self.core.slot_spec
@@ -184,26 +169,14 @@ class TECO(CodeRolloutTask):
         """Frames of the most likely code of each cell."""
         return self.tokenizer.decode(decoded.reconstruction.argmax(2))
 
-    def rollout_steps(
-        self,
-        batch: VideoBatch,
-        context: int | None = None,
-        horizon: int | None = None,
-        feedback: Feedback | None = None,
-        components: bool = False,
-        watch: Callable[[CoreOutput], object] = lambda _: None,
+    def _predicted(
+        self, batch: VideoBatch, context: int, horizon: int, feedback: Feedback, components: bool, watch: Watch
     ) -> Iterator[Decoded]:
-        """Reads `context` frames of the batch, then draws the latents of `horizon` frames one by one, and paints them.
-
-        Actions are read for the predicted frames, too. `feedback` and `components` have no meaning here.
-        """
-        context, horizon = context or self.context, horizon or self.horizon
-        check_context(batch, context)
-        shown = self.conditions.of_evaluation(batch)
+        """Reads the context, then draws the latents of `horizon` frames one by one, and paints them."""
         state: State | None = None
         before: Tensor | None = None
         for start in range(0, context, PIECE):
-            piece = shown.slice_time(start, min(start + PIECE, context))
+            piece = batch.slice_time(start, min(start + PIECE, context))
             codes = frame_codes(self.tokenizer, piece)
             latents = self._latents(codes, before)
             first = latents[:, : int(start == 0)]
@@ -211,18 +184,18 @@ class TECO(CodeRolloutTask):
             out = self.core(self._tokens(read, piece), state)
             slots, state, before = out.slots[:, -1:], out.state, codes[:, -1:]
             watch(out)
-        return self._go_on(slots, state, shown, range(context, context + horizon), watch)
 
-    def _go_on(
-        self, slots: Tensor, state: State, shown: VideoBatch, steps: range, watch: Callable[[CoreOutput], object]
-    ) -> Iterator[Decoded]:
-        for step in steps:
-            latents = self.quantiser.embed(self.prior.sample(slots[:, 0]))[:, None]
-            yield Decoded(self.frames(self.decoder(torch.cat([slots, latents], dim=-1))))
-            if step + 1 in steps:
-                out = self.core(self._tokens(latents, shown.slice_time(step, step + 1)), state)
-                slots, state = out.slots, out.state
-                watch(out)
+        def go_on(slots: Tensor, state: State) -> Iterator[Decoded]:
+            steps = range(context, context + horizon)
+            for step in steps:
+                latents = self.quantiser.embed(self.prior.sample(slots[:, 0]))[:, None]
+                yield Decoded(self.frames(self.decoder(torch.cat([slots, latents], dim=-1))))
+                if step + 1 in steps:
+                    out = self.core(self._tokens(latents, batch.slice_time(step, step + 1)), state)
+                    slots, state = out.slots, out.state
+                    watch(out)
+
+        return go_on(slots, state)
 
     def _latents(
         self, codes: Integer[Tensor, "batch time rows cols"], before: Integer[Tensor, "batch 1 rows cols"] | None = None

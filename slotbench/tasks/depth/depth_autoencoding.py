@@ -22,8 +22,7 @@ from slotbench.metrics.scores import Score
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask
 from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.frame_losses import at_least_float32
-from slotbench.tasks.optimisation import WarmupCosine
-from slotbench.tasks.optimised_module import Decay
+from slotbench.tasks.optimisation import Decay, WarmupCosine
 from slotbench.tasks.part_checks import check_logits, check_whole_frames
 
 __all__ = ["DEPTH_TRANSFORMS", "DepthAutoencoding", "DepthTransform"]

@@ -1,4 +1,4 @@
-"""Actions and frames that a model of roll-outs is shown: dropped actions, and causal masking of frames."""
+"""How long roll-outs are and how they are scored, and which actions and frames a model of them is shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,36 @@ from torch import Tensor
 
 from slotbench.interfaces import Encoder, PartError, VideoBatch
 
-__all__ = ["Conditions"]
+__all__ = ["Conditions", "RolloutOptions"]
+
+
+@dataclass(frozen=True)
+class RolloutOptions:
+    """Arguments that all tasks of roll-outs share.
+
+    Args:
+        context: true frames that a roll-out starts from.
+        horizon: frames that it predicts.
+        report_horizons: also log the mean scores of so many first frames of the horizon.
+        quantise: score frames truncated to bytes, predicted and true; what is fed back stays as it is.
+        group_size: clips per group in the test.
+        short_context: also score roll-outs that read so many of the last frames of the context alone.
+    """
+
+    context: int = 10
+    horizon: int = 20
+    report_horizons: tuple[int, ...] = ()
+    quantise: bool = False
+    group_size: int = 256
+    short_context: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, count in {"context": self.context, "horizon": self.horizon}.items():
+            if count < 1:
+                raise ValueError(f"{name} is {count}; expected a number of frames, at least 1")
+        if self.short_context is not None and not 1 <= self.short_context < self.context:
+            known = f"expected 1 or more, and less than context, {self.context}"
+            raise ValueError(f"short_context is {self.short_context}; {known}")
 
 
 @dataclass(frozen=True)

@@ -84,11 +84,6 @@ class RolloutGroups(nn.Module):
                 found[name] = distances
         return found
 
-    def reset(self) -> None:
-        """Forgets every clip."""
-        for metric in (self.means, *self.distances.values()):
-            metric.reset()  # type: ignore[operator]
-
 
 def summarise_groups(found: GroupValues, prefix: str) -> Iterator[tuple[str, float]]:
     """What is logged of groups by name: the mean over them and, of two or more, the sample standard deviation (n - 1).

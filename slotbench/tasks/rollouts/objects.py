@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain
 
 import torch
 from einops import rearrange
@@ -164,12 +163,6 @@ class ObjectScores(nn.Module):
         if self.identity.update_called:
             found |= {f"rollout_{name}": float(value) for name, value in self.identity.compute().items()}
         return found
-
-    def reset(self) -> None:
-        """Forgets every clip."""
-        kinds = (self.errors, self.foregrounds, self.openings, self.utilisation, self.tracks)
-        for metric in (*chain.from_iterable(kind.values() for kind in kinds), self.identity):
-            metric.reset()  # type: ignore[operator]
 
     def _add_frames(
         self, shown: Mapping[str, Frames], true: Frames, first: int, occupied: Bool[Tensor, " batch"]

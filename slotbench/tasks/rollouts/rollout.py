@@ -12,17 +12,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.interfaces import CoreOutput, Decoded, Decoder, Encoder, State, TemporalCore, VideoBatch
-from slotbench.metrics.contingency import resized_masks
+from slotbench.interfaces import CoreOutput, Decoded, State, VideoBatch
 
 __all__ = [
     "PIECE",
     "Feedback",
-    "check_context",
+    "Watch",
     "forced_loss",
     "in_pieces",
     "painted_alone",
-    "roll_out",
     "simple_predictions",
 ]
 
@@ -33,60 +31,8 @@ Feedback = Literal["probability", "threshold"]
 """What is fed back: the predicted frame, or black and white, whichever is nearer."""
 
 
-Predict = Callable[[Decoded], tuple[Tensor, Tensor]]
-"""From what the decoder says of a step to its frame in [0, 1], and to what the next step reads in its place."""
-
-
-def roll_out(
-    parts: tuple[Encoder, TemporalCore, Decoder],
-    predict: Predict,
-    batch: VideoBatch,
-    context: int,
-    horizon: int,
-    alone: Callable[[Decoded], Tensor | None] = lambda _: None,
-    watch: Callable[[CoreOutput], object] = lambda _: None,
-) -> Iterator[Decoded]:
-    """Reads the context at once, and predicts frames in [0, 1], with the decoder's masks, as they are asked for.
-
-    Of frames and time only the first `context` are read; actions, and which frames are hidden, are read for every
-    predicted frame. `predict` gives the frame of a step and what the next step reads, `alone` paints each slot's own
-    image, and `watch` is called with each output of the core.
-    """
-    check_context(batch, context)
-    encoder, core, decoder = parts
-    state: State | None = None
-    for start in range(0, context, PIECE):
-        out = core(encoder(batch.slice_time(start, min(start + PIECE, context))), state)
-        slots, state = out.slots[:, -1:], out.state
-        watch(out)
-
-    def go_on(slots: Tensor, state: State) -> Iterator[Decoded]:
-        start = batch.time[:, context - 1 : context]
-        for step in range(1, horizon + 1):
-            decoded = decoder(slots)
-            frame, read = predict(decoded)
-            masks = decoded.masks
-            if masks is not None:  # of the cells of codes, where these are what the decoder predicts
-                masks = resized_masks(masks, (frame.shape[-2], frame.shape[-1]))
-            yield Decoded(frame, masks, alone(decoded))
-            if step < horizon:
-                here = slice(context + step - 1, context + step)
-                actions = None if batch.actions is None else batch.actions[:, here]
-                hidden = None if batch.hidden is None else batch.hidden[:, here]
-                out = core(encoder(VideoBatch(read, start + step, actions=actions, hidden=hidden)), state)
-                slots, state = out.slots, out.state
-                watch(out)
-
-    return go_on(slots, state)
-
-
-def check_context(batch: VideoBatch, context: int) -> None:
-    """Refuses clips that are shorter than the context of a roll-out."""
-    if batch.num_steps < context:
-        raise ValueError(
-            f"a roll-out from {context} context frames needs clips of at least as many, and these have "
-            f"{batch.num_steps}: lower context, or make the clips longer"
-        )
+Watch = Callable[[CoreOutput], object]
+"""Is called with each output of the core in a roll-out."""
 
 
 def painted_alone(decoded: Decoded, paint: Callable[[Decoded], Tensor]) -> Tensor | None:

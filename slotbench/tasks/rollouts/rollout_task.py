@@ -13,23 +13,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from slotbench.data.base import SlotDataModule, check_choices
+from slotbench.data.base import check_choices
 from slotbench.figures.charts import absence_chart, horizon_chart
 from slotbench.figures.maze_maps import has_maze, maze_maps
 from slotbench.figures.rollouts import rollout_sheet, rollout_video
-from slotbench.interfaces import CoreOutput, Decoded, Predictor, VideoBatch
+from slotbench.interfaces import CoreOutput, Decoded, Predictor, State, VideoBatch
+from slotbench.metrics.contingency import resized_masks
 from slotbench.metrics.objects.utilisation import cell_utilisation
 from slotbench.metrics.scores import Score
-from slotbench.tasks.given_weights import GivenWeights
-from slotbench.tasks.rollouts.conditions import Conditions
+from slotbench.tasks.metric_weights import MetricWeights
+from slotbench.tasks.rollouts.conditions import Conditions, RolloutOptions
 from slotbench.tasks.rollouts.groups import RolloutGroups
 from slotbench.tasks.rollouts.objects import ObjectScores, visible_parts
 from slotbench.tasks.rollouts.rollout import (
+    PIECE,
     Feedback,
+    Watch,
     forced_loss,
     in_pieces,
     painted_alone,
-    roll_out,
     simple_predictions,
 )
 from slotbench.tasks.rollouts.scores import RolloutScores
@@ -52,18 +54,8 @@ class RolloutTask(SlotTask, Predictor):
     through `decode`, and adds the losses up as `sums_frames` says. Arguments that subclasses share:
 
     Args:
-        context: true frames that a roll-out starts from.
-        horizon: frames that it predicts.
-        report_horizons: also log the mean scores of so many first frames of the horizon.
-        quantise: score frames truncated to bytes, predicted and true; what is fed back stays as it is.
-        lpips_weights: a file with AlexNet's features, for LPIPS; see `GivenWeights`.
-        lpips_heads: a file with LPIPS's heads, if they are not in `lpips_weights`.
-        fvd_weights: a file with I3D, for FVD.
-        group_size: clips per group in the test.
-        drop_actions: probability that a training clip is without its actions; see `Conditions`.
-        frame_mask: number of the first frame that is hidden from the model in clips with actions; null for none.
-        eval_actions: whether roll-outs are given the actions.
-        short_context: also score roll-outs that read so many of the last frames of the context alone.
+        rollout: lengths of roll-outs, and how they are scored; see `RolloutOptions`.
+        conditions: which actions and frames the model is shown; see `Conditions`.
     """
 
     sums_frames: bool = False
@@ -73,40 +65,26 @@ class RolloutTask(SlotTask, Predictor):
 
     def declare_rollouts(
         self,
-        context: int,
-        horizon: int,
-        feedback: Feedback,
-        weights: GivenWeights,
-        quantise: bool = False,
-        report_horizons: tuple[int, ...] = (),
-        group_size: int = 256,
+        options: RolloutOptions,
+        weights: MetricWeights,
+        conditions: Conditions = Conditions(),
+        feedback: Feedback = "probability",
         thresholds_in_test: bool = False,
         object_scores: bool = False,
-        conditions: Conditions | None = None,
-        short_context: int | None = None,
         num_codes: int | None = None,
     ) -> None:
         """Says how roll-outs are made and scored: the arguments are those of subclasses, and `thresholds_in_test`."""
         check_choices(feedback=(feedback, Feedback))
-        for name, count in {"context": context, "horizon": horizon}.items():
-            if count < 1:
-                raise ValueError(f"{name} is {count}; expected a number of frames, at least 1")
-        if short_context is not None and not 1 <= short_context < context:
-            raise ValueError(f"short_context is {short_context}; expected 1 or more, and less than context, {context}")
+        self.context, self.horizon, self.short_context = options.context, options.horizon, options.short_context
         frame = self.data_spec.target
-        weights.check(frame.channels, min(frame.height, frame.width), context + horizon)
-        self.context, self.horizon, self.feedback = context, horizon, feedback
-        self.short_context = short_context
-        conditions = conditions or Conditions()
-        encoder = None if self.hides_frames else self.encoder
-        conditions.check(encoder, self.data_spec.input.num_actions)
-        self.conditions = conditions
-        self.given_weights = weights
+        weights.check(frame, self.context + self.horizon)
+        conditions.check(None if self.hides_frames else self.encoder, self.data_spec.input.num_actions)
+        self.metric_weights, self.conditions, self.feedback = weights, conditions, feedback
         self._thresholds_in_test = thresholds_in_test
-        groups = (None, RolloutGroups(horizon, group_size, report_horizons))
-        objects = [ObjectScores(horizon, context) if object_scores else None for _ in groups]
+        scored = (self.horizon, frame, options.quantise, options.report_horizons)
+        groups = (None, RolloutGroups(self.horizon, options.group_size, options.report_horizons))
+        objects = [ObjectScores(self.horizon, self.context) if object_scores else None for _ in groups]
         parts = zip(groups, objects, strict=True)
-        scored = (horizon, frame, quantise, report_horizons)
         self.declare_scores(*(RolloutScores(*scored, *part, num_codes) for part in parts))
 
     @abstractmethod
@@ -128,23 +106,15 @@ class RolloutTask(SlotTask, Predictor):
         """The loss of a clip, of which actions may be dropped or frames hidden."""
         return super().training_loss(self.conditions.of_training(batch))
 
-    def setup(self, stage: str) -> None:
-        """Reads the weights of LPIPS and FVD: for a test to use them, before a training to see that they are there."""
-        super().setup(stage)
-        if stage in ("fit", "test"):
-            lpips, i3d = self.given_weights.load_lpips(), self.given_weights.load_i3d()
-            if stage == "test":
-                self.scores_of("test").use_networks(lpips, i3d)
-
     @property
     def reported(self) -> tuple[Score, ...]:
         """Error, PSNR and SSIM of the roll-out; LPIPS and FVD of the test, or what they need."""
         names = {"mse": f"error: MSE per pixel, {self.horizon} frames ahead", "psnr": "PSNR in dB", "ssim": "SSIM"}
         test: RolloutScores = self.scores_of("test")
-        given, groups = self.given_weights, test.groups
+        clips = test.groups.clips if test.groups else 0
         weighed = {
-            "lpips": ("LPIPS (AlexNet), in the test", given.lpips_weights, "lpips_weights"),
-            "fvd": (f"FVD, in the test, of {groups.clips if groups else 0} clips", given.fvd_weights, "fvd_weights"),
+            "lpips": ("LPIPS (AlexNet), in the test", self.metric_weights.lpips),
+            "fvd": (f"FVD, in the test, of {clips} clips", self.metric_weights.fvd),
         }
         scores = [
             Score(f"rollout_{name}", label, higher_is_better=name != "mse")
@@ -159,8 +129,8 @@ class RolloutTask(SlotTask, Predictor):
         if test.objects is not None:
             scores.append(Score("rollout_mse_sum", "error: MSE summed over pixels", higher_is_better=False))
             scores.append(Score("rollout_mota", "MOTA of the masks", needs="a decoder with masks", of_masks=True))
-        for name, (label, path, option) in weighed.items():
-            needs = f"--model.{option} FILE" if path is None else "slotbench test RUN"
+        for name, (label, path) in weighed.items():
+            needs = f"--model.metric_weights.{name} FILE" if path is None else "slotbench test RUN"
             scores.append(Score(f"rollout_{name}", label, higher_is_better=False, needs=needs, stage="test"))
         return tuple(scores)
 
@@ -249,15 +219,49 @@ class RolloutTask(SlotTask, Predictor):
         horizon: int | None = None,
         feedback: Feedback | None = None,
         components: bool = False,
-        watch: Callable[[CoreOutput], object] = lambda _: None,
+        watch: Watch = lambda _: None,
     ) -> Iterator[Decoded]:
-        """Reads `context` frames of the batch, then predicts `horizon` frames one by one, as `roll_out` says."""
-        parts = (self.encoder, self.core, self.decoder)
-        context, horizon = context or self.context, horizon or self.horizon
-        predict = partial(self.next_frame, feedback=feedback or self.feedback)
-        alone = partial(painted_alone, paint=self.frames) if components else lambda _: None
-        batch = self.conditions.of_evaluation(batch)
-        return roll_out(parts, predict, batch, context, horizon, alone, watch)
+        """Reads the context at once, and predicts frames in [0, 1], with the decoder's masks, as they are asked for.
+
+        Of frames and time only the first `context` are read; actions, and which frames are hidden, are read for every
+        predicted frame. What is not given is the task's own. `components` paints each slot's own image, too.
+        """
+        context = context or self.context
+        if batch.num_steps < context:
+            raise ValueError(
+                f"a roll-out from {context} context frames needs clips of at least as many, and these have "
+                f"{batch.num_steps}: lower context, or make the clips longer"
+            )
+        how = (horizon or self.horizon, feedback or self.feedback, components, watch)
+        return self._predicted(self.conditions.of_evaluation(batch), context, *how)
+
+    def _predicted(
+        self, batch: VideoBatch, context: int, horizon: int, feedback: Feedback, components: bool, watch: Watch
+    ) -> Iterator[Decoded]:
+        state: State | None = None
+        for start in range(0, context, PIECE):
+            out = self.core(self.encoder(batch.slice_time(start, min(start + PIECE, context))), state)
+            slots, state = out.slots[:, -1:], out.state
+            watch(out)
+
+        def go_on(slots: Tensor, state: State) -> Iterator[Decoded]:
+            first = batch.time[:, context - 1 : context]
+            for step in range(1, horizon + 1):
+                decoded = self.decoder(slots)
+                frame, read = self.next_frame(decoded, feedback)
+                masks = decoded.masks
+                if masks is not None:  # of the cells of codes, where these are what the decoder predicts
+                    masks = resized_masks(masks, (frame.shape[-2], frame.shape[-1]))
+                yield Decoded(frame, masks, painted_alone(decoded, self.frames) if components else None)
+                if step < horizon:
+                    here = slice(context + step - 1, context + step)
+                    actions = None if batch.actions is None else batch.actions[:, here]
+                    hidden = None if batch.hidden is None else batch.hidden[:, here]
+                    out = self.core(self.encoder(VideoBatch(read, first + step, actions=actions, hidden=hidden)), state)
+                    slots, state = out.slots, out.state
+                    watch(out)
+
+        return go_on(slots, state)
 
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The predicted frames and which steps they are, and each slot's share in each pixel, if the decoder tells."""
@@ -297,29 +301,26 @@ class RolloutTask(SlotTask, Predictor):
             raise ValueError(
                 f"evaluation takes context + horizon = {self.context} + {self.horizon} frames and the clips have "
                 f"{batch.num_steps}: set data.eval_frames to at least {self.context + self.horizon}, or lower "
-                "model.context or model.horizon"
+                "model.rollout.context or model.rollout.horizon"
             )
         return future
 
     def _layers(self, batch: VideoBatch) -> Float[Tensor, "batch horizon objects channels height width"]:
         """Every object alone in the frames to predict, where it is hidden too if the data set knows."""
         future = batch.slice_time(self.context, self.context + self.horizon)
-        data = getattr(self.trainer, "datamodule", None)
-        layers = data.layers(future) if isinstance(data, SlotDataModule) else None
+        layers = None if self._data is None else self._data.layers(future)
         return visible_parts(future.pixels, future.require("masks").long()) if layers is None else layers
 
     def _pixel_groups(self, batch: VideoBatch) -> dict[str, Tensor]:
-        data = getattr(self.trainer, "datamodule", None)
-        return data.pixel_groups(batch, self.context, self.horizon) if isinstance(data, SlotDataModule) else {}
+        return {} if self._data is None else self._data.pixel_groups(batch, self.context, self.horizon)
 
     def _references(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The frames that are scored beside the model's: baselines, and oracles where the data set has any."""
         simple = simple_predictions(batch.pixels[:, : self.context], self.horizon)
-        data = getattr(self.trainer, "datamodule", None)
         knowing: dict[str, Tensor] = {}
-        if isinstance(data, SlotDataModule):
-            knowing = data.oracle_predictions(batch, self.context, self.horizon)
-            simple |= data.baseline_predictions(batch, self.context, self.horizon)
+        if self._data is not None:
+            knowing = self._data.oracle_predictions(batch, self.context, self.horizon)
+            simple |= self._data.baseline_predictions(batch, self.context, self.horizon)
         if self.scores_of("test").objects is not None:
             # what one-step scores with the true frames as input stand beside; it reads what a roll-out must not
             knowing["previous true frame"] = batch.pixels[:, self.context - 1 : self.context + self.horizon - 1]

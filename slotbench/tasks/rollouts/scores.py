@@ -18,7 +18,6 @@ from slotbench.interfaces import VideoSpec
 from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.codes.next_codes import NEXT_CODES, NextCodes
 from slotbench.metrics.frames import MAX_PSNR, HorizonCurve, frame_infos, frame_metrics
-from slotbench.metrics.lpips import LPIPS
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 from slotbench.metrics.usage import ChoiceUsage
@@ -103,7 +102,6 @@ class RolloutScores(Scores):
         self.objects = objects
         self.codes = None if num_codes is None else NextCodes(num_codes)
         self.curves = nn.ModuleDict()
-        self.pixels = nn.ModuleDict()
         self.schemata = ChoiceUsage()
         self.latest: dict[str, Curves] = {}
         self._last: dict[str, float] = {}
@@ -135,10 +133,11 @@ class RolloutScores(Scores):
         """The scores that every frame gets."""
         return tuple(self._functions)
 
-    def use_networks(self, lpips: LPIPS | None, i3d: nn.Module | None) -> None:
-        """Scores by LPIPS and FVD too; the networks become no part of this module, so that no checkpoint holds them."""
-        if lpips is not None:
-            self._functions["lpips"] = lambda predicted, true: lpips.to(true.device)(predicted, true)
+    def use_networks(self, lpips: nn.Module | None, i3d: nn.Module | None) -> None:
+        """Scores by LPIPS and FVD too."""
+        super().use_networks(lpips, i3d)
+        if self.lpips is not None:
+            self._functions["lpips"] = self.lpips
         if self.groups is not None:
             self.groups.embed_with(i3d)
 
@@ -171,7 +170,7 @@ class RolloutScores(Scores):
                     error = (frames - true).square().mean(2)
                 for group, chosen in pixels.items():
                     own = error[chosen[:, first : first + true.shape[1]]]
-                    self._pixels_of(whose, group).to(own.device).update(own)
+                    self.metric(f"{whose}|{group}", Mean, own).update(own)
                 for name, function in self._functions.items():
                     value = function(frames, true)
                     values.setdefault(f"{whose}|{name}", []).append(value)
@@ -205,9 +204,8 @@ class RolloutScores(Scores):
         curves = self._curves()
         values = curve_values(curves, self.means_until)
         values |= frames_ahead(self.latest | curves, curves)
-        values["rollout_mse_per_frame"] = (
-            values["rollout_mse"] * self.frame.channels * self.frame.height * self.frame.width
-        )
+        pixels = self.frame.channels * self.frame.height * self.frame.width
+        values["rollout_mse_per_frame"] = values["rollout_mse"] * pixels
         values |= self._pixel_values()
         if self.groups is not None:
             found = self.groups.compute()
@@ -242,10 +240,7 @@ class RolloutScores(Scores):
 
     def reset(self) -> None:
         """Forgets every clip."""
-        parts = (self.groups, self.objects, self.codes, self.schemata)
-        for metric in (*self.curves.values(), *self.pixels.values(), *parts):
-            if metric is not None:
-                metric.reset()  # type: ignore[operator]
+        super().reset()
         self._sampled_frames, self._sampling_seconds = 0, 0.0
 
     def close(self, keep_references: bool = True) -> dict[str, float]:
@@ -296,21 +291,13 @@ class RolloutScores(Scores):
     @property
     def pixel_groups(self) -> tuple[str, ...]:
         """The groups of pixels that have been scored, without those that are points of `over_absence`."""
-        groups = dict.fromkeys(key.rpartition("|")[2] for key in self.pixels)
+        groups = dict.fromkeys(key.rpartition("|")[2] for key in self.metrics)
         return tuple(group for group in groups if not _SINCE_SEEN.fullmatch(f"rollout_mse/{group}"))
-
-    def _pixels_of(self, whose: str, group: str) -> Mean:
-        key = f"{whose}|{group}"
-        if key not in self.pixels:
-            self.pixels[key] = Mean()
-        mean = self.pixels[key]
-        assert isinstance(mean, Mean)
-        return mean
 
     def _pixel_values(self) -> dict[str, float]:
         """The pooled error of groups of pixels, and its PSNR."""
         found: dict[str, float] = {}
-        for key, mean in self.pixels.items():
+        for key, mean in self.metrics.items():
             assert isinstance(mean, Mean)
             if not mean.update_called or not torch.isfinite(error := mean.compute()):
                 continue

@@ -31,7 +31,7 @@ __all__ = ["MODEL_CONFIG", "TOKENIZER", "WEIGHTS", "is_model_folder", "read_mode
 
 MODEL_CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer"
 
-_ONLY_IN_TRAINING = ("init_from", "lpips_weights", "lpips_heads", "fvd_weights")
+_ONLY_IN_TRAINING = ("init_from", "metric_weights")
 """Arguments of tasks that name files and that a trained model does without."""
 
 
@@ -60,8 +60,7 @@ def write_model(
     """Writes configuration and weights of a trained task."""
     from safetensors.torch import save
 
-    known = {name: value for name, value in arguments.items() if not name.startswith("_")}
-    known |= {name: None for name in _ONLY_IN_TRAINING if name in known}
+    known = {name: arguments[name] for name in arguments if name[0] != "_" and name not in _ONLY_IN_TRAINING}
     config = {"format": "slotbench model", "version": 1, "slotbench": importlib.metadata.version("slotbench")}
     config["task"] = _translated({"class_path": task, "init_args": known}, "the task", _registered_name)
     stored = {name: _stored(value, name, half) for name, value in weights.items()}

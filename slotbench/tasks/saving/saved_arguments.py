@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import is_dataclass
+from dataclasses import asdict, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -95,6 +96,8 @@ def saved_arguments(given: Any) -> Any:
         return type(given)(saved_arguments(item) for item in given)
     if isinstance(given, Path):
         return str(given)
+    if is_dataclass(given) and not isinstance(given, type):
+        return saved_arguments(asdict(given))
     factory = partial(given) if isinstance(given, type) else given
     if isinstance(factory, partial) and isinstance(factory.func, type) and not factory.args:
         module, name = factory.func.__module__, factory.func.__qualname__
@@ -108,6 +111,8 @@ def saved_arguments(given: Any) -> Any:
 def built_arguments(task: type, saved: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a task that `saved_arguments`, or the command line, has saved, without what is no argument."""
     parameters = inspect.signature(task).parameters
+    if unknown := [name for name in saved if name not in parameters and name[0] != "_"]:
+        warnings.warn(f"{task.__name__} takes no {', '.join(unknown)}, which the file holds: left out", stacklevel=2)
     return _built_arguments(task, {name: value for name, value in saved.items() if name in parameters})
 
 

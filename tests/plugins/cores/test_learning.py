@@ -22,6 +22,7 @@ from slotbench.data.mnist.moving_mnist import MovingMNIST
 from slotbench.interfaces import TemporalCore, TokenSpec, VideoBatch
 from slotbench.metrics.frames import frame_mse
 from slotbench.registry import load, names
+from slotbench.tasks.rollouts.conditions import RolloutOptions
 from slotbench.tasks.video_prediction import VideoPrediction
 
 pytestmark = pytest.mark.slow
@@ -40,8 +41,7 @@ def task_of(
         decoder=partial(ResNetDecoder, depths=depths),
         loss="l1_l2",
         l1_share=l1_share,
-        context=10,
-        horizon=30,
+        rollout=RolloutOptions(context=10, horizon=30),
         data_spec=data.spec,
     )
 

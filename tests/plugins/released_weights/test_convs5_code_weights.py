@@ -15,6 +15,7 @@ from slotbench.nn.mask_git import MaskGit
 from slotbench.registry import load
 from slotbench.tasks.codes.code_prediction import CodePrediction
 from slotbench.tasks.codes.teco import TECO
+from slotbench.tasks.rollouts.conditions import RolloutOptions
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +72,7 @@ def task_of(s: CodeSizes):
         partial(load("decoders", "ResNetDecoder"), depths=s.decoder_depths, blocks=s.decoder_blocks),
     )
     tokenizer = partial(load("tokenizers", "PatchKMeans"), num_codes=s.num_codes, fit_frames=12, patch_size=4)
-    given = {"tokenizer": tokenizer, "context": 2, "horizon": 2, "data_spec": DataSpec(FRAME, FRAME)}
+    given = {"tokenizer": tokenizer, "rollout": RolloutOptions(2, 2), "data_spec": DataSpec(FRAME, FRAME)}
     if not s.teco:
         return CodePrediction(partial(parts[0], action_dim=s.action_dim), *parts[1:], **given).eval()
     sizes = {"dim": s.prior_dim, "num_heads": s.prior_heads, "num_layers": s.prior_layers, "code_dim": s.prior_code_dim}

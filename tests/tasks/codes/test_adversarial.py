@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from slotbench.nn.parameters import trainable_parameters
 from slotbench.pretrained.alexnet import AlexNetFeatures
 from slotbench.tasks.codes.adversarial import Adversary, PatchDiscriminator, adaptive_weight, hinge_loss
+from slotbench.tasks.metric_weights import MetricWeights
 
 TINY = partial(VQGAN, num_codes=6, embedding_dim=4, channels=4, multipliers=(1, 1), map_channels=4)
 HEADS = {f"lin{i}.model.1.weight": width for i, width in enumerate((64, 192, 384, 256, 256))}
@@ -135,7 +136,7 @@ def weights(tmp_path):
 
 def test_lpips_is_a_term_of_the_loss_and_in_no_checkpoint(weights):
     data = balls(resolution=32)
-    task = frame_task(data, TINY, perceptual_weight=0.7, lpips_weights=weights)
+    task = frame_task(data, TINY, perceptual_weight=0.7, metric_weights=MetricWeights(weights))
     task.setup("fit")
     batch = data.on_after_batch_transfer(next(iter(data.val_dataloader())), 0)
     output = task.eval()(batch)

@@ -13,7 +13,8 @@ from slotbench.metrics.codes.next_codes import NextCodes
 from slotbench.registry import load
 from slotbench.tasks.codes.chosen_tokenizer import check_stored_codes
 from slotbench.tasks.codes.code_prediction import CodePrediction
-from slotbench.tasks.rollouts.conditions import Conditions
+from slotbench.tasks.rollouts.conditions import Conditions, RolloutOptions
+from tests.helpers.rollout_options import grouped
 
 
 def make_task(spec, **arguments):
@@ -23,7 +24,7 @@ def make_task(spec, **arguments):
         partial(load("encoders", "ResNetEncoder"), depths=(8,), rescale=False, action_dim=4),
         partial(load("cores", "ConvS5"), dim=32),
         partial(load("decoders", "ResNetDecoder"), depths=(32,)),
-        **given | arguments,
+        **grouped(given | arguments),
     ).eval()
 
 
@@ -128,8 +129,7 @@ def test_masks_of_slots_are_shown_at_the_size_of_frames():
         partial(load("cores", "SAVi"), num_slots=3, dim=16),
         partial(load("decoders", "SpatialBroadcastDecoder"), channels=8, broadcast_size=2, output="linear"),
         tokenizer=PATCHES,
-        context=2,
-        horizon=3,
+        rollout=RolloutOptions(context=2, horizon=3),
         data_spec=spec,
     ).eval()
     task.tokenizer.fit(batch.frames.flatten(0, 1))

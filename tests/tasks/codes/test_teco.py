@@ -15,6 +15,7 @@ from slotbench.nn.mask_git import MaskGit
 from slotbench.registry import load
 from slotbench.tasks.codes.chosen_tokenizer import frame_codes
 from slotbench.tasks.codes.teco import TECO
+from tests.helpers.rollout_options import grouped
 
 FRAME = VideoSpec(1, 16, 16, num_actions=3)
 CORES = {
@@ -45,7 +46,7 @@ def teco(core="ConvS5", spec=FRAME, **arguments):
         "core": partial(load("cores", core), **CORES[core]) if isinstance(core, str) else core,
         "decoder": partial(load("decoders", "ResNetDecoder"), depths=depths),
     }
-    task = TECO(**parts | given | arguments)
+    task = TECO(**grouped(parts | given | arguments))
     task.tokenizer.codebook.copy_(torch.randn_like(task.tokenizer.codebook))
     return task.double()
 

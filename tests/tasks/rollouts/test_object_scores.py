@@ -21,6 +21,7 @@ from slotbench.metrics.usage import usage_entropy
 from slotbench.registry import load
 from slotbench.tasks.rollouts.objects import ObjectScores
 from slotbench.tasks.video_prediction import VideoPrediction
+from tests.helpers.rollout_options import grouped
 
 CONTEXT, HORIZON = 6, 8
 
@@ -120,7 +121,7 @@ def task(data: MovingSprites, decoder: str = "SpatialBroadcastDecoder", core=SLO
         load("decoders", decoder),
         loss="mse",
         data_spec=data.spec,
-        **({"context": CONTEXT, "horizon": HORIZON} | arguments),
+        **grouped({"context": CONTEXT, "horizon": HORIZON} | arguments),
     )
 
 

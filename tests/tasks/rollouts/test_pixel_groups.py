@@ -13,6 +13,7 @@ from slotbench.interfaces import VideoSpec
 from slotbench.registry import load
 from slotbench.tasks.rollouts.scores import RolloutScores
 from slotbench.tasks.video_prediction import VideoPrediction
+from tests.helpers.rollout_options import grouped
 
 
 def maze(**arguments):
@@ -26,7 +27,7 @@ def make_task(data, **arguments):
         partial(load("encoders", "ResNetEncoder"), depths=(8, 8), action_dim=4),
         partial(load("cores", "ConvS5"), dim=32),
         partial(load("decoders", "ResNetDecoder"), depths=(32, 32)),
-        **{"loss": "mse", "context": 40, "horizon": 20, "data_spec": data.spec} | arguments,
+        **grouped({"loss": "mse", "context": 40, "horizon": 20, "data_spec": data.spec} | arguments),
     )
 
 

@@ -12,6 +12,7 @@ from slotbench.interfaces import PartError
 from slotbench.registry import load
 from slotbench.tasks.optimisation import ConstantRate
 from slotbench.tasks.variational_prediction import VariationalPrediction
+from tests.helpers.rollout_options import grouped
 
 ENCODER = partial(
     load("encoders", "StridedCNNEncoder"), channels=(8, 16), output="flat", head="none", norm="none", padding=0
@@ -29,7 +30,7 @@ def make_task(data, **arguments):
     torch.manual_seed(0)
     parts = {"encoder": ENCODER, "core": CORE, "decoder": DECODER, "schedule": lambda made, _: ConstantRate(made, None)}
     optimizer = partial(torch.optim.Adam, lr=2e-3, eps=1e-4)
-    given = parts | {"optimizer": optimizer, "context": 4, "horizon": 5} | arguments
+    given = grouped(parts | {"optimizer": optimizer, "context": 4, "horizon": 5} | arguments)
     return VariationalPrediction(data_spec=data.spec, **given).eval()
 
 

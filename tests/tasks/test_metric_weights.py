@@ -19,7 +19,7 @@ from slotbench.pretrained.alexnet import AlexNetFeatures
 from slotbench.pretrained.i3d import I3D
 from slotbench.pretrained.weights import WeightError
 from slotbench.runs.headlines import score_table
-from slotbench.tasks.given_weights import GivenWeights
+from slotbench.tasks.metric_weights import MetricWeights
 from slotbench.tasks.rollouts import groups as rollout_groups
 
 HEADS = {f"lin{i}.model.1.weight": width for i, width in enumerate((64, 192, 384, 256, 256))}
@@ -76,16 +76,14 @@ def table(task, metrics):
 
 
 def test_the_test_has_lpips_and_fvd_from_the_given_files(data, files, small_videos):
-    task = image_task(
-        data, lpips_weights=files["both"], fvd_weights=files["i3d"], group_size=2, report_horizons=(2, 5, 7)
-    )
+    task = image_task(data, lpips=files["both"], fvd=files["i3d"], group_size=2, report_horizons=(2, 5, 7))
     torch.nn.init.normal_(task.decoder.head.weight)
     names = set(task.state_dict())
     quiet_trainer().test(task, data, verbose=False)
     logged = {name: float(value) for name, value in task.trainer.callback_metrics.items()}
     predicted, true = rolled(task, data)
 
-    lpips = GivenWeights(files["alexnet"], files["heads"]).load_lpips()
+    lpips = MetricWeights(files["alexnet"], files["heads"]).load_lpips()
     distances = lpips(predicted[:, 4:], true[:, 4:])
     assert logged["test/rollout_lpips"] == pytest.approx(distances.mean().item(), rel=1e-4)
     assert logged["test/rollout_lpips/step_03"] == pytest.approx(distances[:, 2].mean().item(), rel=1e-4)
@@ -136,12 +134,12 @@ def test_without_weights_the_report_says_unavailable_and_what_to_give(data):
     assert not any("lpips" in name or "fvd" in name or "group" in name for name in logged)
     rows = {line.split(",")[0].split(" (")[0].strip(): line for line in table(task, logged).splitlines()}
     assert "unavailable" in rows["LPIPS"]
-    assert "needs --model.lpips_weights FILE" in rows["LPIPS"]
+    assert "needs --model.metric_weights.lpips FILE" in rows["LPIPS"]
     assert "unavailable" in rows["FVD"]
-    assert "needs --model.fvd_weights FILE" in rows["FVD"]
+    assert "needs --model.metric_weights.fvd FILE" in rows["FVD"]
 
 
-@pytest.mark.parametrize("option", ["lpips_weights", "fvd_weights"])
+@pytest.mark.parametrize("option", ["lpips", "fvd"])
 def test_a_wrong_path_is_refused_before_training(data, option, tmp_path):
     task = image_task(data, **{option: str(tmp_path / "gone.pt")})
     with pytest.raises(
@@ -153,13 +151,13 @@ def test_a_wrong_path_is_refused_before_training(data, option, tmp_path):
 
 def test_files_that_lack_something_are_refused_with_its_name(files):
     with pytest.raises(WeightError, match=r"not all of the heads of LPIPS is in .*alexnet.pt: .*lin0.model.1.weight"):
-        GivenWeights(files["alexnet"]).load_lpips()
+        MetricWeights(files["alexnet"]).load_lpips()
     with pytest.raises(
         WeightError, match=r"not all of the features of AlexNet is in .*i3d.pt and .*heads.pt: .*features.0.weight"
     ):
-        GivenWeights(files["i3d"], files["heads"]).load_lpips()
-    assert GivenWeights().load_lpips() is None
-    assert GivenWeights().load_i3d() is None
+        MetricWeights(files["i3d"], files["heads"]).load_lpips()
+    assert MetricWeights().load_lpips() is None
+    assert MetricWeights().load_i3d() is None
 
 
 def test_what_is_scored_is_the_clip_and_not_the_place_in_a_batch(data):

@@ -40,25 +40,6 @@ WHOLE = 1 << 40
 
 
 @dataclass
-class StreamPosition:
-    """Number of a video, of its next step, and the core's state (or the window's tokens) before that step."""
-
-    video: int
-    step: int
-    state: State
-
-    def state_for(self, batch: VideoBatch) -> State | None:
-        """The state that `batch` continues from; None if it does not continue this video."""
-        fits = len(batch) == 1 and int(batch.time[0, 0]) == self.step and _video(batch) == self.video
-        return self.state if fits and self.step else None
-
-    @classmethod
-    def after(cls, batch: VideoBatch, state: State) -> StreamPosition:
-        """Where `batch` ends."""
-        return cls(_video(batch), int(batch.time[0, -1]) + 1, state)
-
-
-@dataclass
 class Autoencoded(Segmentation):
     """What a clip was taken apart into: the decoder's output, what the encoder read, and the core's output.
 
@@ -87,7 +68,8 @@ class AutoencodingTask(SlotTask, Segmenter):
     """
 
     eval_window: int | None = None
-    _position: StreamPosition | None = None
+    _position: tuple[tuple[int, int], State] | None = None
+    """Number of a video and of its next step, and the core's state (or the window's tokens) before that step."""
 
     @frame_by_frame
     def forward(self, batch: VideoBatch) -> Autoencoded:
@@ -148,8 +130,11 @@ class AutoencodingTask(SlotTask, Segmenter):
         A piece of a video that continues the one before it gives what the whole video would.
         """
         if may_be_cut(self.forward):
-            out, state = self.stream(batch, None if self._position is None else self._position.state_for(batch))
-            self._position = StreamPosition.after(batch, state) if len(batch) == 1 else None
+            video = -1 if batch.index is None else int(batch.index[0])
+            first, last = int(batch.time[0, 0]), int(batch.time[0, -1])
+            place, before = self._position or (None, None)
+            out, state = self.stream(batch, before if len(batch) == 1 and place == (video, first) else None)
+            self._position = ((video, last + 1), state) if len(batch) == 1 else None
         else:
             out = self.evaluate(batch)
         found = {"slots": out.slots}
@@ -161,8 +146,8 @@ class AutoencodingTask(SlotTask, Segmenter):
 
     @property
     def piece_frames(self) -> int:
-        """Videos are read piece by piece in prediction, each with the core's state after the one before."""
-        return piece_frames(self.core) if may_be_cut(self.forward) else WHOLE
+        """Predictions read videos piece by piece, or whole for a core that sees later steps."""
+        return PIECE if self.core.causal and may_be_cut(self.forward) else WHOLE
 
     def recording(self, folder: Path, frames: int, save: Sequence[str] = ()) -> SlotRecording:
         """Gathers what `predict_step` makes of the pieces of one video."""
@@ -229,11 +214,6 @@ class AutoencodingTask(SlotTask, Segmenter):
         return None if components is None else self.image(components)
 
 
-def piece_frames(core: TemporalCore) -> int:
-    """Frames of a piece for this core: one that sees later steps must be given a video whole."""
-    return PIECE if core.causal else WHOLE
-
-
 def continue_stream(
     core: TemporalCore, tokens: Float[Tensor, "batch time tokens dim"], state: State | None, window: int | None
 ) -> tuple[CoreOutput, State]:
@@ -256,10 +236,6 @@ def continue_stream(
     kept = seen[:, seen.shape[1] - min(window - 1, seen.shape[1]) :]
     details = {name: value[:, -steps:] for name, value in out.details.items()}
     return CoreOutput(out.slots[:, -steps:], attention, None, out.attention_kind, details), kept
-
-
-def _video(batch: VideoBatch) -> int:
-    return -1 if batch.index is None else int(batch.index[0])
 
 
 def features_as_frames(batch: VideoBatch, encoder: nn.Module, extractor: FeatureExtractor | None = None) -> VideoBatch:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Literal
 
 from jaxtyping import Float
-from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn, no_grad
 from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
@@ -16,7 +15,7 @@ from slotbench.data.base import check_choices
 from slotbench.interfaces import AutoregressiveDecoder, CodeEncoder, DataSpec, Decoded, PartError, Tokenized, VideoBatch
 from slotbench.metrics.contingency import resized_masks
 from slotbench.metrics.mask_metrics import mask_headline, mask_headlines
-from slotbench.metrics.scores import Score, Stage
+from slotbench.metrics.scores import Score
 from slotbench.tasks import factories
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, frame_size
 from slotbench.tasks.codes.chosen_tokenizer import chosen_tokenizer, fit_frozen_tokenizer
@@ -30,8 +29,6 @@ from slotbench.tasks.part_checks import check_whole_frames, check_window
 from slotbench.tasks.slot_task import frame_by_frame
 
 __all__ = ["CodeAutoencoding"]
-
-_UNUSED = 0.01
 
 
 class CodeAutoencoding(AutoencodingTask):
@@ -239,16 +236,6 @@ class CodeAutoencoding(AutoencodingTask):
                 decoded = self.tokenizer.decode(out.read.require("target")[first]).float()
             scores.update_frames(sampled, true)
             scores.update_painted("tokenizer", decoded, true)
-
-    def _log_scores(self, stage: Stage, scores: Mapping[str, float]) -> None:
-        super()._log_scores(stage, scores)
-        trainer, gap = self.trainer, scores.get("slot_gap")
-        goes_on = trainer.state.fn == TrainerFn.FITTING and trainer.global_step < trainer.estimated_stepping_batches
-        if gap is not None and gap < _UNUSED and not goes_on:
-            self.print(
-                f"the slots are not used: with those of another clip the codes are predicted as well (a gap of "
-                f"{gap:.4f} nats per code); what the masks show are no objects"
-            )
 
     def read(self, batch: VideoBatch) -> VideoBatch:
         """The batch with the codes of its frames as the target."""

@@ -34,7 +34,9 @@ class SlotTask(Task, ABC):
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
         parts_spec: sizes that the parts are built from where they are not the data's own; a subclass gives it.
-        metric_weights: files of the networks that score frames and videos; a subclass takes it.
+
+    Attributes:
+        metric_weights: files of the networks that score frames and videos, for subclasses that take them.
     """
 
     metric_weights: MetricWeights = MetricWeights()

@@ -86,7 +86,7 @@ def test_a_metric_of_frames_is_in_the_scores_of_a_roll_out(plugin):
     config = deepcopy(tiny_discovery(eval_frames=4))
     config["model"]["class_path"] = "VideoPrediction"
     del config["model"]["init_args"]["baseline_clips"]
-    config["model"]["init_args"] |= {"context": 2, "horizon": 2}
+    config["model"]["init_args"] |= {"rollout": {"context": 2, "horizon": 2}}
     path = train(config, plugin.parent / "runs" / "frames", "--plugin", str(plugin))
     logged = json.loads((path / "result.json").read_text())["metrics"]
     assert 0 < logged["val/rollout_accuracy_lost"] <= 1

@@ -10,13 +10,13 @@ from jsonargparse import Namespace
 from slotbench.config.data_paths import resolve_paths
 from slotbench.runs.folder import RunFolder
 
-PATH, WEIGHTS = "data.init_args.path", "model.init_args.init_from"
+PATH, WEIGHTS, FVD = "data.init_args.path", "model.init_args.init_from", "model.init_args.metric_weights.fvd"
 
 
 @pytest.fixture
 def values() -> Namespace:
     settings = {"data.class_path": "videos", PATH: "videos", "data.init_args.annotations": "nowhere"}
-    return Namespace(settings | {WEIGHTS: "weights/run", "trainer.default_root_dir": "videos"})
+    return Namespace(settings | {WEIGHTS: "weights/run", FVD: "videos", "trainer.default_root_dir": "videos"})
 
 
 @pytest.fixture
@@ -33,6 +33,7 @@ def test_they_start_from_where_the_run_was_begun(folder, values, tmp_path, monke
     resolve_paths(values, folder)
     assert values[PATH] == str(tmp_path / "begun" / "videos")
     assert values[WEIGHTS] == str(tmp_path / "begun" / "weights" / "run")
+    assert values[FVD] == values[PATH]
     assert values["data.init_args.annotations"] == "nowhere"
     assert values["data.class_path"] == values["trainer.default_root_dir"] == "videos"
 

@@ -8,7 +8,8 @@ from collections.abc import Collection, Sequence
 __all__ = ["may_be_path", "shortest_keys"]
 
 _PATHS = re.compile(
-    r"(?:\w+_)?(?:paths?|dir|folders?|files?|root|weights|heads|runs?|checkpoint|cache|annotations|digits)|init_from|lpips|fvd"
+    r"(?:\w+_)?(?:paths?|dir|folders?|files?|root|weights|heads|runs?|checkpoint|cache|annotations|digits)"
+    r"|init_from|lpips|fvd"
 )
 
 

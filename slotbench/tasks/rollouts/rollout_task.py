@@ -238,6 +238,7 @@ class RolloutTask(SlotTask, Predictor):
     def _predicted(
         self, batch: VideoBatch, context: int, horizon: int, feedback: Feedback, components: bool, watch: Watch
     ) -> Iterator[Decoded]:
+        """What `rollout_steps` gives, of a context that is long enough; a task that predicts otherwise overrides it."""
         state: State | None = None
         for start in range(0, context, PIECE):
             out = self.core(self.encoder(batch.slice_time(start, min(start + PIECE, context))), state)

@@ -63,8 +63,8 @@ class CosineQuantiser(nn.Module):
     """Replaces vectors by the codes of largest cosine, in a space of fewer dimensions.
 
     Vectors are mapped to `code_dim`, and they and the rows of the codebook are scaled to length 1; the nearest row is
-    mapped back. The gradient passes the choice unchanged. Terms of the loss are half the squared distance between unit
-    vectors and rows, mean over vectors: `codebook`, which moves the rows, and `commitment`, which moves the vectors.
+    mapped back. The gradient passes the choice unchanged. Terms of the loss are half the squared difference of unit
+    vectors and rows, mean over all numbers: `codebook` moves the rows, and `commitment` moves the vectors.
 
     Source: Yu et al., "Vector-quantized Image Modeling with Improved VQGAN", ICLR 2022, Section 3.2; initial values and
     weights are those of TECO's code (Yan et al., ICML 2023).
@@ -96,8 +96,8 @@ class CosineQuantiser(nn.Module):
             codes = nearest_entries(given.detach(), rows.detach())
         chosen = F.embedding(codes, rows)
         losses = {
-            "codebook": 0.5 * (chosen - given.detach()).square().sum(-1).mean(),
-            "commitment": self.commitment_weight * 0.5 * (given - chosen.detach()).square().sum(-1).mean(),
+            "codebook": 0.5 * F.mse_loss(chosen, given.detach()),
+            "commitment": self.commitment_weight * 0.5 * F.mse_loss(given, chosen.detach()),
         }
         return Quantised(self.project_out(straight_through(given, chosen)), codes, losses)
 

@@ -57,8 +57,8 @@ def test_cosine_quantiser_is_a_readable_loop():
         row = unit(part.codebook[code])
         assert out.codes[*place] == code
         torch.testing.assert_close(out.vectors[*place], part.project_out.weight @ row)
-        codebook.append(0.5 * (given - row).square().sum())
-        commitment.append(0.25 * 0.5 * (given - row).square().sum())
+        codebook.append(0.5 * (given - row).square().mean())
+        commitment.append(0.25 * 0.5 * (given - row).square().mean())
     torch.testing.assert_close(out.losses["codebook"], torch.stack(codebook).mean())
     torch.testing.assert_close(out.losses["commitment"], torch.stack(commitment).mean())
     torch.testing.assert_close(part.embed(out.codes), out.vectors)

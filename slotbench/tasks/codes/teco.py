@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Integer
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import AdamW
 
+from slotbench.data.base import check_choices
 from slotbench.interfaces import DataSpec, Decoded, PartError, SlotSpec, State, VideoBatch, VideoSpec
 from slotbench.nn.action_embedding import ActionEmbedding, hide_steps
 from slotbench.nn.linear import lecun_linear
@@ -29,6 +30,8 @@ from slotbench.tasks.rollouts.conditions import Conditions, RolloutOptions
 from slotbench.tasks.rollouts.rollout import PIECE, Feedback, Watch
 
 __all__ = ["TECO", "Forecast"]
+
+MaskedLoss = Literal["all", "hidden"]
 
 
 @dataclass
@@ -65,6 +68,10 @@ class TECO(CodeRolloutTask):
         action_dim: width of the embedding of an action, which all cells are given; 0 for none.
         drop_loss: share of the frames that a training clip has no loss of; the others are drawn with replacement.
         conditions: see `Conditions`; the core reads the latents of a hidden frame as -2.
+        label_smoothing: share of the target code that is spread over all codes.
+        quantiser_weight: of the two terms of the quantiser, means over all numbers of the unit vectors.
+        masked_loss: which frames have a loss where `conditions` hide some: "all", as the code ran, or the "hidden"
+            ones alone.
     """
 
     monitor = ("val/rollout_mse", "min")
@@ -91,6 +98,9 @@ class TECO(CodeRolloutTask):
         decay: Decay = "matrices",
         metric_weights: MetricWeights = MetricWeights(),
         conditions: Conditions = Conditions(),
+        label_smoothing: float = 0.01,
+        quantiser_weight: float = 1.0,
+        masked_loss: MaskedLoss = "all",
     ):
         built, sizes = None, None
         if data_spec is not None:
@@ -108,9 +118,7 @@ class TECO(CodeRolloutTask):
         assert built is not None  # without a data_spec the line above raises
         self.tokenizer = built
         self._check_parts()
-        if not 0 <= drop_loss < 1:
-            raise ValueError(f"drop_loss is a share from 0 to below 1; got {drop_loss}")
-        self.drop_loss = drop_loss
+        self._choose_loss(drop_loss, label_smoothing, quantiser_weight, masked_loss)
         self._make_latents(latent_dim, CosineQuantiser(latent_dim, num_latent_codes, latent_code_dim), prior)
         self.actions = ActionEmbedding(self.data_spec.input.num_actions, action_dim) if action_dim else None
         self.declare_rollouts(rollout, metric_weights, conditions)
@@ -120,6 +128,16 @@ class TECO(CodeRolloutTask):
         if tokens.grid is None or slots.grid != tokens.grid:
             raise PartError(f"TECO needs a core that keeps the grid, such as ConvS5; got {type(self.core).__name__}")
         check_logits(self.decoder, "its output is logits of codes here: give")
+
+    def _choose_loss(
+        self, drop_loss: float, label_smoothing: float, quantiser_weight: float, masked_loss: MaskedLoss
+    ) -> None:
+        for name, share in (("drop_loss", drop_loss), ("label_smoothing", label_smoothing)):
+            if not 0 <= share < 1:
+                raise ValueError(f"{name} is a share from 0 to below 1; got {share}")
+        check_choices(masked_loss=(masked_loss, MaskedLoss))
+        self.drop_loss, self.label_smoothing, self.quantiser_weight = drop_loss, label_smoothing, quantiser_weight
+        self.masked_loss: MaskedLoss = masked_loss
 
     def _make_latents(
         self, dim: int, quantiser: CosineQuantiser, prior: Callable[[SlotSpec, VideoSpec], MaskGit]
@@ -154,13 +172,14 @@ class TECO(CodeRolloutTask):
         slots, true = frames(slots), frames(drawn.codes[:, 1:])
         decoded = self.decoded(torch.cat([slots, frames(drawn.vectors[:, 1:])], dim=-1))
         prior = self.prior.loss(true.flatten(0, 1), slots.flatten(0, 1), counted.flatten())
-        losses = {**decoded.losses, "prior": prior, **drawn.losses}
+        terms = {name: self.quantiser_weight * term for name, term in drawn.losses.items()}
+        losses = {**decoded.losses, "prior": prior, **terms}
         return Forecast(decoded.reconstruction, losses=losses, codes=frames(codes[:, 1:]), counted=counted)
 
     def loss(self, output: Forecast, batch: VideoBatch) -> Float[Tensor, ""]:
         """Cross-entropy of the codes in nats, summed over a frame, mean over frames and clips; plus the other terms."""
-        logits = at_least_float32(output.reconstruction).flatten(0, 1)
-        error = F.cross_entropy(logits, output.codes.flatten(0, 1), reduction="none").sum((1, 2))
+        logits, codes = at_least_float32(output.reconstruction).flatten(0, 1), output.codes.flatten(0, 1)
+        error = F.cross_entropy(logits, codes, reduction="none", label_smoothing=self.label_smoothing).sum((1, 2))
         counted = output.counted.to(error)
         per_clip = (error.view_as(counted) * counted).sum(1) / counted.sum(1)
         return output.add_losses(per_clip.mean())
@@ -218,7 +237,7 @@ class TECO(CodeRolloutTask):
         """(which of the predicted frames get logits, which of these count), both for each clip."""
         predicted, device = batch.num_steps - 1, batch.time.device
         first = torch.zeros(len(batch), 1, dtype=torch.long, device=device)
-        if batch.hidden is not None:
+        if batch.hidden is not None and self.masked_loss == "hidden":
             assert self.conditions.frame_mask is not None
             first = torch.where(batch.hidden.any(1, keepdim=True), self.conditions.frame_mask - 1, first)
         if self.training and self.drop_loss:

@@ -48,7 +48,7 @@ class Conditions:
     """What the model is shown of a clip, in training and in evaluation.
 
     With causal masking the frames from number `frame_mask` on are hidden from the encoder in clips that have their
-    actions, and the loss of such a clip is of these frames alone.
+    actions, and the loss of such a clip is of these frames alone, in `TECO` by its `masked_loss`.
 
     Source: Smith et al., "Convolutional State Space Models for Long-Range Spatiotemporal Modeling", NeurIPS 2023,
     appendix D.5, and its code, which adds two sums of losses; here the loss is the mean over clips of each clip's mean.

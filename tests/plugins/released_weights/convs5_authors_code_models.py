@@ -145,21 +145,26 @@ def random_tree(s: CodeSizes, dtype=np.float64):
 class CodeLoops(Loops):
     """The deterministic parts of the authors' models of codes."""
 
-    def __call__(self, vectors, actions):
+    choice = None
+    """Of a quantiser that is held: (codes, unit vectors, rows); what is not 0 in its derivative passes the choice."""
+
+    def __call__(self, vectors, actions, frame_mask=None):
         """What the model makes of one clip: a dict of `slots`, `logits`, and of TECO's `latents` and `codes`.
 
         Args:
             vectors: of each frame's codes, "time rows cols channels".
             actions: as theirs: that of step t leads to frame t; -1 for a masked one.
+            frame_mask: the first frame whose latents are hidden.
         """
         s, out = self.s, {}
         if s.teco:
             before = np.concatenate([self.tree["sos_post"][None], vectors[:-1]])
             encoded = self.encode("encoder/layers_0", np.concatenate([before, vectors], -1))
             latents = self.dense("encoder/layers_1", encoded)
-            quantised, out["codes"] = self.quantise(latents)
+            quantised, out["codes"], out["given"] = self.quantise(latents)
             out["latents"] = quantised
             read = np.concatenate([latents[:1], quantised[1:]])
+            read[frame_mask or len(read) :] = -2
         else:
             read = self.encode("encoder", vectors)
         read = beside(read[:-1], self.tree["action_embeds/embedding"][actions[1:]])
@@ -169,9 +174,37 @@ class CodeLoops(Loops):
         return out
 
     def quantise(self, latents):
-        rows = unit(self.tree["codebook/codebook"])
-        codes = (2 - 2 * unit(self.dense("codebook/Dense_0", latents)) @ rows.T).argmin(-1)
-        return self.dense("codebook/Dense_1", rows[codes]), codes
+        rows, given = unit(self.tree["codebook/codebook"]), unit(self.dense("codebook/Dense_0", latents))
+        codes = (2 - 2 * given @ rows.T).argmin(-1)
+        if self.choice is None:
+            return self.dense("codebook/Dense_1", rows[codes]), codes, given
+        codes, held, chosen = self.choice
+        return self.dense("codebook/Dense_1", given + (chosen - held)), codes, given
+
+    def losses(self, out, true, drawn, masked):
+        """The terms of TECO's loss of one clip on its device (convs5.md 2.10 and 8, rows 16 and 17).
+
+        Args:
+            out: what the model made of the clip.
+            true: codes of its frames, "time rows cols".
+            drawn: numbers of the predictions that have a loss, 0 for that of frame 1.
+            masked: of each of them, the cells whose codes MaskGit is to fill in, "drawn rows cols".
+        """
+        logits, num_codes = out["logits"][drawn], self.s.num_codes
+        target = 0.99 * np.eye(num_codes)[true[1:][drawn]] + 0.01 / num_codes
+        recon = -(target * log_softmax(logits)).sum((1, 2, 3)).mean()
+        latents = out["codes"][1:][drawn]
+        filled = zip(np.where(masked, -1, latents), out["slots"][drawn], strict=True)
+        chances = log_softmax(np.stack([self.prior(*frame) for frame in filled]))
+        errors = -np.take_along_axis(chances, latents[..., None], -1)[..., 0]
+        rows = unit(self.tree["codebook/codebook"])[out["codes"]]
+        _, held, chosen = self.choice or (None, out["given"], rows)
+        return {
+            "recon": recon,
+            "prior": (errors * masked).sum() / masked.sum() * self.s.cells**2,
+            "codebook": 0.5 * ((rows - held) ** 2).mean(),
+            "commitment": 0.25 * 0.5 * ((out["given"] - chosen) ** 2).mean(),
+        }
 
     def prior(self, codes, slots):
         """Logits of one frame's latents: codes "rows cols", -1 where masked, and slots "rows cols dim"."""
@@ -238,6 +271,11 @@ class CodeLoops(Loops):
         weights /= weights.sum(-1, keepdims=True)
         seen = np.einsum("hnm,hmd->nhd", weights, value)
         return np.einsum("nhd,hde->ne", seen, self.tree[f"{name}/out/kernel"]) + self.tree[f"{name}/out_bias/bias"]
+
+
+def log_softmax(x):
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
 
 
 def unit(x):

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from convs5_authors_code_models import SMALL, CodeLoops, CodeSizes, code_shapes, random_tree
-from slotbench_plugins.released_weights.convs5 import load_tree
+from convs5_authors_code_models import SMALL, CodeLoops, CodeSizes, code_shapes, random_tree, unit
+from slotbench_plugins.released_weights.convs5 import from_tree, load_tree
 
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 from slotbench.nn.mask_git import MaskGit
@@ -16,8 +16,6 @@ from slotbench.registry import load
 from slotbench.tasks.codes.code_prediction import CodePrediction
 from slotbench.tasks.codes.teco import TECO
 from slotbench.tasks.rollouts.conditions import RolloutOptions
-
-pytestmark = pytest.mark.slow
 
 FRAME = VideoSpec(1, 16, 16, num_actions=3)
 STEPS = 5
@@ -86,7 +84,7 @@ def clip_of(s: CodeSizes):
     return draw.integers(s.num_codes, size=(STEPS, s.grid, s.grid)), np.append(draw.integers(3, size=STEPS - 1), -1)
 
 
-def given_to_both(name, dtype):
+def given_to_both(name, dtype, frame_mask=None):
     """(task with the tree's weights, batch, loops, what they make of the batch)."""
     s = SMALL[name]
     tree = random_tree(s, np.float32)
@@ -101,11 +99,12 @@ def given_to_both(name, dtype):
         if action >= 0:
             one_hot[0, step, action] = 1
     frames, time = torch.zeros(1, STEPS, 1, 16, 16, dtype=dtype), torch.arange(STEPS)[None]
-    batch = VideoBatch(frames, time, actions=one_hot, codes=torch.from_numpy(codes)[None])
+    hidden = None if frame_mask is None else time >= frame_mask
+    batch = VideoBatch(frames, time, actions=one_hot, codes=torch.from_numpy(codes)[None], hidden=hidden)
     loops = CodeLoops({name: value.astype(np.float64) for name, value in tree.items()}, s)
     # theirs leads to the frame of its step, ours from it
-    theirs = loops(table.numpy().astype(np.float64)[codes], np.append(0, actions[:-1]))
-    return task, batch, loops, theirs
+    loops.clip = table.numpy().astype(np.float64)[codes], np.append(0, actions[:-1]), frame_mask
+    return task, batch, loops, loops(*loops.clip)
 
 
 def assert_near(ours, theirs, tolerance):
@@ -114,6 +113,7 @@ def assert_near(ours, theirs, tolerance):
     torch.testing.assert_close(ours.double(), theirs, rtol=tolerance / 10, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "tolerance"), TOLERANCES, ids=["float64", "float32"])
 @pytest.mark.parametrize("name", SMALL)
 def test_the_authors_weights_give_their_slots_latents_and_logits(name, dtype, tolerance):
@@ -140,6 +140,42 @@ def test_the_authors_weights_give_their_slots_latents_and_logits(name, dtype, to
     assert_near(prior.unflatten(1, (cells, cells)), expected, tolerance)
 
 
+LOSSES = {
+    "TECO-ConvS5": (36.24979177693581, 25.290535168735357),
+    "TECO-S5": (38.89976098972197, 15.773332908083347),
+    "TECO-FrameTransformer": (38.90359827365213, 15.464415766214804),
+}
+CODEBOOK = 0.10538019119990012
+"""Terms of a clip whose latents are hidden from frame 2 on, made once by `CodeLoops.losses`: of codes and prior, and
+that of the codebook, of which no core has a part."""
+
+
+@pytest.mark.parametrize("name", [name for name, sizes in SMALL.items() if sizes.teco])
+def test_terms_and_gradients_of_teco_are_the_authors(name, monkeypatch):
+    task, batch, loops, theirs = given_to_both(name, torch.float64, frame_mask=2)
+    drawn, masked = [0, 2, 2], np.random.default_rng(4).random((3, loops.s.cells, loops.s.cells)) < 0.6
+    monkeypatch.setattr("slotbench.nn.mask_git.random_masks", lambda *_: torch.from_numpy(masked).flatten(1))
+    monkeypatch.setattr(torch, "rand", lambda *_, **__: torch.tensor([[0.1, 0.6, 0.7]], dtype=torch.float64))
+    task.train().drop_loss = 0.25
+    output = task(batch)
+    total = task.loss(output, batch)
+    ours = {"recon": total - sum(output.losses.values()), **output.losses}
+    expected = dict(zip(("recon", "prior"), LOSSES[name], strict=True), codebook=CODEBOOK, commitment=CODEBOOK / 4)
+    assert {term: value.item() for term, value in ours.items()} == pytest.approx(expected, rel=1e-13)
+
+    total.backward()
+    draw = np.random.default_rng(5)
+    way = {leaf: draw.standard_normal(value.shape) for leaf, value in loops.tree.items()}
+    along = sum((task.get_parameter(leaf).grad * value).sum() for leaf, value in from_tree(way).items())
+    loops.choice = theirs["codes"], theirs["given"], unit(loops.tree["codebook/codebook"])[theirs["codes"]]
+    start, values = loops.tree, []
+    for step in (-1e-6, 1e-6):
+        loops.tree = {leaf: value + step * way[leaf] for leaf, value in start.items()}
+        values.append(sum(loops.losses(loops(*loops.clip), batch.codes[0].numpy(), drawn, masked).values()))
+    assert along.item() == pytest.approx((values[1] - values[0]) / 2e-6, rel=1e-6)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_papers_trees_have_the_papers_numbers_of_parameters(name):
     s, expected = COUNTS[name]

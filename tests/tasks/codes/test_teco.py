@@ -105,7 +105,8 @@ def test_the_loss_is_cross_entropy_of_codes_prior_and_the_two_terms_of_the_quant
         slots = task.core(tokens).slots[:, :-1]
         logits = task.decoder(torch.cat([slots, quantised[None, 1:]], -1)).reconstruction[0]
         chances = logits.log_softmax(1)
-        rebuilt += [-chances[t].gather(0, codes[one, t + 1][None]).sum() for t in range(5)]
+        truth = [0.99 * F.one_hot(codes[one, t + 1], 6).movedim(-1, 0) + 0.01 / 6 for t in range(5)]
+        rebuilt += [-(truth[t] * chances[t]).sum() for t in range(5)]
         conditions.append(slots[0])
         drawn.append(latent_codes[1:])
         means.append(task.quantiser(latents).losses)
@@ -115,6 +116,13 @@ def test_the_loss_is_cross_entropy_of_codes_prior_and_the_two_terms_of_the_quant
     for name in ("codebook", "commitment"):
         expected = expected + torch.stack([one[name] for one in means]).mean()
     torch.testing.assert_close(value, expected)
+
+
+def test_the_sum_over_the_latents_width_is_a_weight_of_the_quantisers_terms():
+    summed, batch = teco(quantiser_weight=4.0).eval(), clip()
+    terms, means = summed(batch).losses, teco().eval()(batch).losses
+    for name in ("codebook", "commitment"):
+        torch.testing.assert_close(terms[name], 4 * means[name])
 
 
 def test_gradients_reach_every_part_but_the_tokenizer():
@@ -254,12 +262,14 @@ def test_a_training_drops_actions_and_an_evaluation_may_mask_them():
         assert getattr(teco().train(task.training), call)(batch).item() != found[0]
 
 
-def test_a_frame_mask_hides_latents_from_there_on_and_these_frames_alone_have_a_loss():
-    task, batch = teco(frame_mask=3).eval(), clip()
+@pytest.mark.parametrize("masked_loss", ["all", "hidden"])
+def test_a_frame_mask_hides_latents_from_there_on_and_these_frames_alone_may_have_a_loss(masked_loss):
+    task, batch = teco(frame_mask=3, masked_loss=masked_loss).eval(), clip()
     changed = replace(batch, frames=batch.frames.clone())
     changed.frames[:, 3] = 1 - changed.frames[:, 3]
     before, after = (task(task.conditions.of_evaluation(given)) for given in (batch, changed))
-    assert before.counted.tolist() == [[False, False, True, True, True]] * 2
+    seen = masked_loss == "all"
+    assert before.counted.tolist() == [[seen, seen, True, True, True]] * 2
     # the latents of frames 3 and 4 are of the changed frame, the slots of no frame are
     difference = (before.reconstruction - after.reconstruction).abs().amax((0, 2, 3, 4))
     assert (difference[[2, 3]] > 1e-6).any()
@@ -267,7 +277,7 @@ def test_a_frame_mask_hides_latents_from_there_on_and_these_frames_alone_have_a_
 
 
 def test_each_clip_has_the_mean_of_its_own_frames():
-    task, batch = teco(frame_mask=3).eval(), clip()
+    task, batch = teco(frame_mask=3, masked_loss="hidden", label_smoothing=0.0).eval(), clip()
     mixed = replace(batch, hidden=empty(2, 6, hidden=1).hidden)
     out, free = task(mixed), teco().eval()(batch)
     assert out.counted.tolist() == [[False, False, True, True, True], [True] * 5]
@@ -279,7 +289,7 @@ def test_each_clip_has_the_mean_of_its_own_frames():
 
 
 def test_the_prior_has_a_loss_of_the_same_frames(monkeypatch):
-    task, batch = teco(frame_mask=3).eval(), clip()
+    task, batch = teco(frame_mask=3, masked_loss="hidden").eval(), clip()
     seen = []
     loss = task.prior.loss
     monkeypatch.setattr(task.prior, "loss", lambda *given: seen.append(given[2]) or loss(*given))
@@ -287,12 +297,13 @@ def test_the_prior_has_a_loss_of_the_same_frames(monkeypatch):
     assert seen[0].view(2, 5).tolist() == [[False, False, True, True, True], [True] * 5]
 
 
-def test_drawn_frames_of_a_masked_clip_lie_behind_the_mask():
-    task = teco(frame_mask=3, drop_loss=0.5).train()
+@pytest.mark.parametrize(("masked_loss", "drawn"), [("all", {0, 1, 2, 3, 4}), ("hidden", {2, 3, 4})])
+def test_drawn_frames_of_a_masked_clip_lie_behind_the_mask_or_anywhere(masked_loss, drawn):
+    task = teco(frame_mask=3, drop_loss=0.5, masked_loss=masked_loss).train()
     torch.manual_seed(0)
     frames, counted = task._chosen(empty(50, 6, hidden=25))
     assert counted.all()
-    assert set(frames[:25].flatten().tolist()) == {2, 3, 4}
+    assert set(frames[:25].flatten().tolist()) == drawn
     assert set(frames[25:].flatten().tolist()) == {0, 1, 2, 3, 4}
 
 
@@ -310,6 +321,8 @@ def test_codes_that_the_data_set_stores_are_read_and_must_be_of_such_a_tokenizer
         ({"tokenizer": None}, ValueError, "TECO takes its codes from one tokenizer"),
         ({"tokenizer": partial(load("tokenizers", "DVAE"), channels=4)}, PartError, "DVAE has to be trained"),
         ({"drop_loss": 1.0}, ValueError, "drop_loss is a share from 0 to below 1; got 1.0"),
+        ({"label_smoothing": 1.0}, ValueError, "label_smoothing is a share from 0 to below 1; got 1.0"),
+        ({"masked_loss": "some"}, ValueError, "masked_loss is 'some'; expected one of all, hidden"),
         ({"drop_actions": -0.1}, ValueError, "drop_actions is a probability"),
         ({"frame_mask": 0}, ValueError, "frame_mask is 0"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Integer
@@ -14,6 +14,8 @@ from slotbench.interfaces import CoreOutput, GenerativeCore, SlotSpec, TokenSpec
 from slotbench.nn.gru import SharedGRU
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.slot_init import clip_numbers
+
+Init = Literal["plain", "keras"]
 
 STD_OFFSET = 0.54
 MIN_STD = 1e-4
@@ -54,9 +56,9 @@ class CWVAE(GenerativeCore):
     batch nor on where a clip was cut.
 
     Source: Saxena, Ba, Hafner, "Clockwork Variational Autoencoders", NeurIPS 2021, and its code, whose Moving-MNIST
-    settings are `num_levels=3, factor=6, dim=200, latent_dim=20, feature_dim=1000, feature_layers=3`. There the offset
-    of 0.54 is added to the input of the layer that makes a standard deviation, and so here. Its top level reads zeros
-    in place of a level above, which are left out here.
+    settings are `num_levels=3, factor=6, dim=200, latent_dim=20, feature_dim=1000, feature_layers=3, init="keras"`.
+    There the offset of 0.54 is added to the input of the layer that makes a standard deviation, and so here. Its top
+    level reads zeros in place of a level above, which are left out here.
 
     Args:
         token_spec: the output of the encoder; the tokens of a frame are read as one vector.
@@ -66,6 +68,9 @@ class CWVAE(GenerativeCore):
         latent_dim: width of a sample.
         feature_dim: hidden width of the dense layers from the features of one level to those of the next.
         feature_layers: of these dense layers; 0 for the same features at all levels.
+        init: initial weights of the GRUs, each gate's by its own fan ("plain") or as Keras has them: the inputs' maps
+            Xavier-uniform as one matrix, the recurrent ones with orthonormal columns; with "keras" the first layer of
+            the top level also counts the zeros that the source reads. All else is Xavier-uniform with biases of zero.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class CWVAE(GenerativeCore):
         latent_dim: int = 16,
         feature_dim: int = 64,
         feature_layers: int = 3,
+        init: Init = "plain",
     ):
         super().__init__()
         width = token_spec.num_tokens * token_spec.dim
@@ -89,6 +95,12 @@ class CWVAE(GenerativeCore):
         cells = [RSSMCell(width, dim, latent_dim, context_dim=latent_dim + dim) for _ in range(num_levels - 1)]
         cells.append(RSSMCell(width, dim, latent_dim))
         self.cells: Sequence[RSSMCell] = nn.ModuleList(cells)  # type: ignore[assignment]
+        if init == "keras":
+            for cell in cells:
+                nn.init.xavier_uniform_(cell.gru.input_map.weight)
+                nn.init.orthogonal_(cell.gru.hidden_map.weight)
+            bound = (6 / (latent_dim + (latent_dim + dim) + dim)) ** 0.5
+            nn.init.uniform_(next(cells[-1].embed.parameters()), -bound, bound)
 
     def forward(self, tokens: Float[Tensor, "batch time tokens dim"], state: CWVAEState | None = None) -> CoreOutput:
         """Posterior states of every frame, and the divergence from the prior."""

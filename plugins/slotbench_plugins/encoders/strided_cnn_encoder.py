@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -18,6 +19,7 @@ Output = Literal["flat", "map"]
 Head = Literal["linear", "mlp", "none"]
 Norm = Literal["channels", "frame", "none"]
 Activation = Literal["elu", "leaky_relu"]
+Init = Literal["torch", "keras"]
 
 STRIDE = 2
 
@@ -26,7 +28,7 @@ class StridedCNNEncoder(Encoder):
     """Convolutions of stride 2, each with activation and norm; then one token per frame ("flat") or per cell ("map").
 
     Pixels enter as they are, in [0, 1]. A flat encoder maps all that the convolutions leave of a frame to one vector. A
-    map encoder adds where each cell lies and maps every cell. All layers start as PyTorch makes them.
+    map encoder adds where each cell lies and maps every cell.
 
     `moving_mnist` and `moving_sprites` have the settings of the source, where convolutions have no padding and norms no
     weights: 64 pixels become 31, 14 and 6 cells a side. `cwvae` has those of another. The defaults are a small model
@@ -51,6 +53,7 @@ class StridedCNNEncoder(Encoder):
         last_norm: a norm after the last convolution too.
         positions: see `slotbench.nn.positions.coordinate_grid`; only maps have any.
         activation: after every convolution; leaky ReLU has a slope of 0.2.
+        init: all layers start as PyTorch makes them, or as Keras does, Xavier-uniform with biases of zero.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class StridedCNNEncoder(Encoder):
         last_norm: bool = True,
         positions: CoordinateGrid = "ramps",
         activation: Activation = "elu",
+        init: Init = "torch",
     ):
         super().__init__()
         head = head or ("linear" if output == "flat" else "mlp")
@@ -102,6 +106,10 @@ class StridedCNNEncoder(Encoder):
             shape = (dim,) if norm == "channels" else (self.token_spec.num_tokens, dim)
             last = nn.Identity() if norm == "none" else nn.LayerNorm(shape, elementwise_affine=norm == "channels")
             self.head = nn.Sequential(nn.Linear(width, dim), nn.ELU(), last)
+        for layer in self.modules() if init == "keras" else ():
+            if isinstance(layer, nn.Conv2d | nn.Linear) and layer.bias is not None:
+                nn.init.xavier_uniform_(layer.weight)
+                nn.init.zeros_(layer.bias)
 
     @classmethod
     def moving_mnist(cls, video_spec: VideoSpec, output: Output = "map", dim: int = 64) -> StridedCNNEncoder:
@@ -127,9 +135,8 @@ class StridedCNNEncoder(Encoder):
         With one channel it has 689,120 parameters. Source: Saxena et al., "Clockwork Variational Autoencoders",
         NeurIPS 2021, and its code.
         """
-        return cls(
-            video_spec, channels=channels, padding=0, output="flat", head="none", norm="none", activation="leaky_relu"
-        )
+        bare = partial(cls, video_spec, channels=channels, padding=0, output="flat", head="none", norm="none")
+        return bare(activation="leaky_relu", init="keras")
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step."""

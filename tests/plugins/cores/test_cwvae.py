@@ -145,3 +145,24 @@ def test_noise_is_standard_normal_and_of_its_place():
         first, second = drawn.narrow(axis, 0, drawn.shape[axis] - 1), drawn.narrow(axis, 1, drawn.shape[axis] - 1)
         assert (first * second).mean().abs() < 0.01
     torch.testing.assert_close(_noise(torch.tensor([7]), torch.tensor([3, 11]), 20)[0], drawn[7, [3, 11]])
+
+
+def test_keras_initial_weights_count_gates_as_one_matrix_and_the_zeros_above_the_top_level():
+    """Dense layers stay as they are: Keras' Xavier for a matrix is PyTorch's."""
+
+    def cells(init):
+        torch.manual_seed(0)
+        return three_levels(SPEC, dim=60, latent_dim=30, init=init).cells
+
+    def bound(weight):
+        return float(weight.detach().abs().max())
+
+    for plain, keras in zip(cells("plain"), cells("keras"), strict=True):
+        assert bound(keras.gru.input_map.weight) == pytest.approx((6 / (60 + 180)) ** 0.5, rel=0.01)
+        assert bound(plain.gru.input_map.weight) == pytest.approx((6 / 120) ** 0.5, rel=0.01)
+        recurrent = keras.gru.hidden_map.weight
+        torch.testing.assert_close(recurrent.T @ recurrent, torch.eye(60), rtol=0, atol=1e-5)
+        assert torch.equal(keras.posterior[0].weight, plain.posterior[0].weight)
+    # every level's first layer reads a sample of 30 and 90 of the level above, or as many zeros
+    for cell in cells("keras"):
+        assert bound(cell.embed[0].weight) == pytest.approx((6 / (30 + 90 + 60)) ** 0.5, rel=0.01)

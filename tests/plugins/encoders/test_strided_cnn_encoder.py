@@ -107,11 +107,22 @@ def test_the_preset_of_cwvae_has_its_size_and_no_more_than_convolutions():
     encoder = StridedCNNEncoder.cwvae(GREY)
     assert trainable_parameters(encoder)["total"] == 689_120
     assert encoder.token_spec == TokenSpec(1024, 1)
+    assert not any(conv.bias.any() for conv in encoder.convs)
     batch = clips(GREY, 1, 2, torch.float32)
     images = batch.frames[0]
     for conv in encoder.convs:
         images = F.leaky_relu(F.conv2d(images, conv.weight, conv.bias, stride=2), 0.2)
     torch.testing.assert_close(encoder(batch)[0, :, 0], images.flatten(1))
+
+
+@pytest.mark.parametrize("init", ["torch", "keras"])
+def test_layers_start_as_torch_or_as_keras_makes_them(init):
+    torch.manual_seed(0)
+    encoder = StridedCNNEncoder(COLOUR, 40, (16, 32), init=init)
+    for conv, (before, after) in zip(encoder.convs, [(3, 16), (16, 32)], strict=True):
+        bound = (6 / (16 * (before + after)) if init == "keras" else 1 / (16 * before)) ** 0.5
+        assert float(conv.weight.detach().abs().max()) == pytest.approx(bound, rel=0.02)
+        assert bool(conv.bias.any()) == (init == "torch")
 
 
 def test_64_pixels_become_31_14_and_6_cells():

@@ -63,15 +63,17 @@ def render_weights_reference(
 def ray_points(
     near: float, far: float, jitter: Float[Tensor, "*lead points"]
 ) -> tuple[Float[Tensor, "*lead points"], Float[Tensor, "*lead points"]]:
-    """(distances from the origin, lengths): a point in each of equal bins of a ray, and the way from each to the next.
+    """(distances from the origin, lengths): a point in each of equal bins of a ray, and the way that each stands for.
 
-    The way from the last point ends at `far`.
+    That is the way to the next point, or to `far`; the first point also has the way from `near`, so that the lengths
+    sum to that of the ray.
 
-    Source: NeRF, equation 2; PSB (Singh et al., ICML 2024), section 3.2.
+    Source: NeRF, equation 2; PSB (Singh et al., ICML 2024), section 3.2, where nothing has the way to the first point.
     """
     bins = torch.arange(jitter.shape[-1], device=jitter.device, dtype=jitter.dtype)
     distances = near + (bins + jitter) * ((far - near) / jitter.shape[-1])
-    return distances, torch.diff(distances, append=torch.full_like(distances[..., :1], far))
+    end = torch.ones_like(distances[..., :1])
+    return distances, torch.diff(distances[..., 1:], prepend=near * end, append=far * end)
 
 
 def termination_depth(

@@ -83,13 +83,22 @@ def test_gradients_are_the_numerical_ones():
         assert gradcheck(lambda given, mix=mix: mix_densities(given, mix), (fields,))
 
 
-def test_points_lie_in_their_bins_and_the_last_length_ends_at_far():
+def test_points_lie_in_their_bins_and_their_lengths_go_from_near_to_far():
     jitter = random(7, 5)
     distances, lengths = ray_points(NEAR, FAR, jitter)
     bins = torch.floor((distances - NEAR) / 2)
     assert torch.equal(bins, torch.arange(5).double().expand(7, 5))
-    torch.testing.assert_close(distances + lengths, torch.cat([distances[:, 1:], torch.full((7, 1), FAR).double()], 1))
+    ends = torch.cat([distances[:, 1:], torch.full((7, 1), FAR).double()], 1)
+    torch.testing.assert_close(NEAR + lengths.cumsum(1), ends)
     assert middle(5)[0].tolist() == [3, 5, 7, 9, 11]
+    assert middle(5)[1].tolist() == [3, 2, 2, 2, 1]
+
+
+@pytest.mark.parametrize("points", [1, 4])
+def test_even_fog_has_its_closed_form_with_any_number_of_points(points):
+    for jitter in (random(points), torch.full((points,), 0.5).double()):
+        rendered = render_weights(torch.full((points,), 0.25).double(), ray_points(NEAR, FAR, jitter)[1])
+        assert float(rendered.left) == pytest.approx(math.exp(-0.25 * (FAR - NEAR)), rel=1e-12)
 
 
 def test_densities_are_mixed_by_either_rule():

@@ -40,6 +40,7 @@ CONV_S5, CONV_LSTM = (
 )
 CWVAE = {"encoder": 689_120, "core": 7_950_688, "decoder": 3_783_009, "total": 12_422_817}
 NERF, MIXER = {"decoder": 684_107, "decoder.field.block1": 149_376}, {"decoder": 1_801_155, "decoder.mlp": 298_368}
+VQGANS = {"dmlab": 23_278_723, "minecraft": 79_842_947, "habitat": 81_677_955}
 COUNTS: dict[str, dict[str, int]] = {
     **{f"clevr6_{name}": CLEVR6 | {"core": 54_336, "total": 890_308} for name in ("weighted_mean", "weighted_sum")},
     "clevr6_batch_scaled": CLEVR6 | {"core": 54_338, "total": 890_310},
@@ -73,6 +74,10 @@ COUNTS: dict[str, dict[str, int]] = {
     "dmlab_teco_transformer": {"total": 173_088_944},
     "minecraft_teco_convs5": {"total": 214_754_544},
     "habitat_teco_convs5": {"total": 351_100_784},
+    "minecraft_teco_transformer": {"total": 271_278_832},
+    # without three of four start tokens in TECO's code
+    "habitat_teco_transformer": {"total": 386_098_544 - 3 * 1024},
+    **{f"{name}_vqgan": {"total": total} for name, total in VQGANS.items()},
     "rim_moving_mnist": {"total": 1_306_218},
     "rim_moving_sprites": {"total": 1_532_988},
 }
@@ -162,6 +167,8 @@ def factory(kind: str, part: Mapping[str, Any]) -> partial[Any]:
 def frame_of(config: Mapping[str, Any]) -> VideoSpec:
     """What the encoder of an experiment is built from."""
     kind, given = config["data"]["class_path"].rpartition(".")[2], config["data"]["init_args"]
+    if config["model"]["class_path"] == "FrameTokenization":
+        return VideoSpec(3, given["resolution"], given["resolution"])
     if kind == "MultiCameraLike":
         return MultiCameraLike(**{key: value for key, value in given.items() if key != "loader"}).spec.input
     if config["model"]["init_args"]["encoder"]["class_path"] == "MLPEncoder":
@@ -183,6 +190,8 @@ def model_of(config: Mapping[str, Any]) -> nn.Module:
             codes = 8192 if config["data"]["class_path"] == "ActionVideos" and given.get("num_codes") == 8192 else 1024
             tokenizer = partial(Vectors, num_codes=config.get("codes", codes))
             return load("tasks", task)(**parts, tokenizer=tokenizer, data_spec=DataSpec(frame, frame))
+        if task == "FrameTokenization":
+            return factory("tokenizers", given["tokenizer"])(frame)
         model = nn.ModuleDict()
         target, read = replace(frame, num_views=1, num_actions=0), frame
         if "tokenizer" in given:
@@ -215,7 +224,7 @@ def test_models_of_the_papers_have_the_authors_numbers_of_parameters(name: str) 
         config["model"]["init_args"]["core"]["init_args"]["blocks"] = 32
     model = model_of(config)
     assert {place: count(model, place) for place in COUNTS[name]} == COUNTS[name]
-    if "mnist" in name or "dmlab" in name:
+    if re.match(".*mnist|dmlab|minecraft|habitat", name):
         assert f"{count(model):,} parameters" in header(PAPER / f"{name}.yaml") or name.startswith("rim")
 
 
@@ -305,14 +314,28 @@ def test_experiments_that_are_compared_differ_by_one_thing(names: list[str], dif
     assert all(config == configs[0] for config in configs)
 
 
-@pytest.mark.parametrize("name", sorted(name for name in COUNTS if re.match("dmlab|minecraft|habitat", name)))
+@pytest.mark.parametrize(
+    "name", sorted(name for name in COUNTS if re.match("(dmlab|minecraft|habitat)(?!_vqgan)", name))
+)
 def test_batch_length_and_schedule_of_codes_are_the_papers(name: str) -> None:
     config = config_of(name)
     data, trainer, model = config["data"]["init_args"], config["trainer"], config["model"]["init_args"]
-    assert data["loader"]["batch_size"] * trainer["devices"] == 16
+    own = re.match("(minecraft|habitat)_teco_transformer", name)  # numbers of TECO's paper
+    assert data["loader"]["batch_size"] * trainer["devices"] == (32 if own else 16)
     assert data["num_frames"] == model["rollout"]["context"] + model["rollout"]["horizon"] == 300
     assert trainer["max_steps"] == (500_000 if "dmlab" in name else 1_000_000)
     assert model["schedule"]["init_args"] == {"warmup_steps": 5000, "reach_zero_at_end": False}
+
+
+@pytest.mark.parametrize("name", VQGANS)
+def test_the_vqgan_of_a_set_makes_the_codes_that_its_models_read(name: str) -> None:
+    config = config_of(f"{name}_vqgan")
+    codes = model_of(config).code_spec
+    assert codes == VideoSpec(8192 if name == "habitat" else 1024, 16, 16)
+    assert model_of(config).codebook.shape[1] == 256
+    data = config_of(f"{name}_teco_convs5")["data"]["init_args"]
+    assert config["data"]["init_args"]["resolution"] == data["resolution"]
+    assert config["model"]["init_args"]["optimizer"]["init_args"]["lr"] == pytest.approx(16 * 4.5e-6)
 
 
 def test_the_savi_that_psb_is_compared_with() -> None:

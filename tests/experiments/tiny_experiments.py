@@ -150,6 +150,8 @@ def tiny_overrides(config: Mapping[str, Any], folder: Path, kept: Collection[str
     if "rays_per_step" in model:
         values["model"] = {"rays_per_step": 8}
     values["model"] = values.get("model", {}) | {k: v for k, v in TINY_CONDITIONS.items() if _given(model, k)}
+    if "perceptual_weight" in model:  # weights that the user has, and a discriminator of larger frames
+        values["model"] |= {"perceptual_weight": 0, "adversarial_weight": 0}
     if "tokenizer_run" in model:
         values["model"] |= {"tokenizer": "PatchKMeans", "tokenizer.num_codes": 8, "tokenizer.fit_frames": 4}
     if "prior" in model:

@@ -3,6 +3,7 @@
     python benchmarks/models.py steps      # PSB, SAVi, SlotSSM, ConvS5, RIM: the core alone
     python benchmarks/models.py length     # encoder, core, decoder of ConvS5's paper, and a sampled frame
     python benchmarks/models.py memory     # peak memory of a step, each in a process of its own
+    python benchmarks/models.py codes      # Table 11 of ConvS5's paper at its sizes: experiments/paper, one clip
 
 Milliseconds are medians of torch.utils.benchmark on one thread; kernels "auto".
 """
@@ -10,16 +11,22 @@ Milliseconds are medians of torch.utils.benchmark on one thread; kernels "auto".
 from __future__ import annotations
 
 import argparse
+import inspect
 import multiprocessing
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
+from torch.nn.functional import one_hot
 from torch.utils.benchmark import Timer
+from torch.utils.flop_counter import FlopCounterMode
 
 from slotbench.bench.memory import MemoryMeter
-from slotbench.interfaces import DataSpec, TokenSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, Tokenized, Tokenizer, TokenSpec, VideoBatch, VideoSpec
+from slotbench.nn.mask_git import MaskGit
 from slotbench.registry import load
 from slotbench.tasks.video_prediction import VideoPrediction
 
@@ -42,6 +49,12 @@ VIDEO_CORES: dict[str, dict[str, Any]] = {
     "FrameTransformer": {},
     "Performer": {},
 }
+PAPER = Path(__file__).resolve().parents[1] / "experiments" / "paper"
+CODES = [
+    *(f"dmlab_{core}" for core in ("convs5", "s5", "transformer", "performer")),
+    *(f"dmlab_teco_{core}" for core in ("convs5", "s5", "transformer")),
+    *(f"{place}_teco_{core}" for place in ("minecraft", "habitat") for core in ("convs5", "transformer")),
+]
 
 
 def core_step(name: str, quick: bool) -> Callable[[], None]:
@@ -101,11 +114,81 @@ def sampled_frame(core: str, context: int) -> Callable[[], None]:
     return frame
 
 
+class Codes(Tokenizer):
+    """A table of code vectors as large as a VQ-GAN's; the frames that it paints are blank."""
+
+    def __init__(self, video_spec: VideoSpec, num_codes: int):
+        super().__init__()
+        self.frame, self.code_spec = video_spec, VideoSpec(num_codes, 16, 16)
+        self.register_buffer("codebook", torch.randn(num_codes, 256))
+
+    def forward(self, frames: torch.Tensor) -> Tokenized:
+        """Not there."""
+        raise TypeError("clips come with their codes, and no frame is read")
+
+    def decode(self, codes: torch.Tensor) -> torch.Tensor:
+        """Blank frames."""
+        return torch.zeros(*codes.shape[:2], self.frame.channels, self.frame.height, self.frame.width)
+
+
+def coded(experiment: str, length: int) -> tuple[Any, VideoBatch]:
+    """The task of an experiment over codes, and a clip of random codes and actions."""
+    config = yaml.safe_load((PAPER / f"{experiment}.yaml").read_text())
+    model, given, side = config["model"]["init_args"], {}, config["data"]["init_args"]["resolution"]
+    task = load("tasks", config["model"]["class_path"])
+    for name in ("encoder", "core", "decoder", "prior"):
+        if name in model:
+            arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in model[name]["init_args"].items()}
+            given[name] = partial(
+                MaskGit if name == "prior" else load(f"{name}s", model[name]["class_path"]), **arguments
+            )
+    taken = inspect.signature(task).parameters
+    given |= {k: v for k, v in model.items() if k in taken and not isinstance(v, dict) and k != "frame_mask"}
+    frame, codes = VideoSpec(3, side, side, 6), 8192 if "habitat" in experiment else 1024
+    given |= {"tokenizer": partial(Codes, num_codes=codes), "data_spec": DataSpec(frame, frame), "horizon": 1}
+    torch.manual_seed(0)
+    actions = one_hot(torch.randint(6, (1, length)), 6).float()
+    clip = {"actions": actions, "codes": torch.randint(codes, (1, length, 16, 16))}
+    return task(**given), VideoBatch(torch.zeros(1, length, 3, side, side), torch.arange(length)[None], **clip)
+
+
+def coded_step(experiment: str, quick: bool) -> Callable[[], None]:
+    """Forward and backward of a model of codes; of eleven frames TECO has a loss of one, as of a tenth of 300."""
+    task, batch = coded(experiment, 2 if quick else 11 if "teco" in experiment else 4)
+
+    def step() -> None:
+        task.zero_grad(set_to_none=True)
+        task.training_loss(batch).backward()
+
+    with FlopCounterMode(display=False) as counter:
+        step()
+    print(f"{experiment}: {counter.get_total_flops() / 1e9:.0f} GFLOP a step", flush=True)
+    return step
+
+
+def coded_frame(experiment: str, quick: bool) -> Callable[[], None]:
+    """Reads two frames and draws two."""
+    task, batch = coded(experiment, 4)
+    task.eval()
+
+    @torch.no_grad()
+    def frame() -> None:
+        for _ in task.rollout_steps(batch, 2, 2):
+            pass
+
+    return frame
+
+
 def cases(what: str, quick: bool) -> Iterator[tuple[str, Callable[[], Callable[[], None]]]]:
     """Name and maker of each case."""
     if what in ("steps", "memory"):
         for name in list(STEPS)[3:5] if quick else STEPS:
             yield name, partial(core_step, name, quick)
+        return
+    if what == "codes":
+        for name in CODES[:1] if quick else CODES:
+            yield f"{name}, training step", partial(coded_step, name, quick)
+            yield f"{name}, 2 frames after 2", partial(coded_frame, name, quick)
         return
     for core in ["ConvS5"] if quick else VIDEO_CORES:
         for length in [4] if quick else [20, 75, 150, 300, 600]:
@@ -127,7 +210,7 @@ def peak(make: Callable[[], Callable[[], None]], threads: int) -> float:
 def main() -> None:
     """Prints a line per case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["steps", "length", "memory"], nargs="?", default="steps")
+    parser.add_argument("what", choices=["steps", "length", "memory", "codes"], nargs="?", default="steps")
     parser.add_argument("--seconds", type=float, default=10.0, help="that a case is timed for (default: 10)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="small, to see that it runs")

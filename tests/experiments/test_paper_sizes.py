@@ -327,6 +327,23 @@ def test_batch_length_and_schedule_of_codes_are_the_papers(name: str) -> None:
     assert model["schedule"]["init_args"] == {"warmup_steps": 5000, "reach_zero_at_end": False}
 
 
+@pytest.mark.parametrize("name", sorted(name for name in COUNTS if "_teco_" in name))
+def test_the_loss_of_teco_is_that_of_its_code(name: str) -> None:
+    model, rule = config_of(name)["model"]["init_args"], {"label_smoothing": 0.01, "quantiser_weight": 1.0}
+    assert {key: model[key] for key in (*rule, "masked_loss", "drop_loss")} == rule | {
+        "masked_loss": "all",
+        "drop_loss": 0.9,
+    }
+
+
+@pytest.mark.parametrize("frames", [300, 600])
+def test_cwvae_starts_and_steps_as_keras_does(frames: int) -> None:
+    model = config_of(f"moving_mnist_{frames}_cwvae")["model"]["init_args"]
+    assert [model[part]["init_args"]["init"] for part in ("encoder", "core")] == ["keras"] * 2
+    assert model["optimizer"]["class_path"].endswith("AdamTF")
+    assert model["optimizer"]["init_args"] == {"lr": 3e-4, "eps": 1e-4}
+
+
 @pytest.mark.parametrize("name", VQGANS)
 def test_the_vqgan_of_a_set_makes_the_codes_that_its_models_read(name: str) -> None:
     config = config_of(f"{name}_vqgan")

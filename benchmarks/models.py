@@ -143,9 +143,9 @@ def coded(experiment: str, length: int) -> tuple[Any, VideoBatch]:
                 MaskGit if name == "prior" else load(f"{name}s", model[name]["class_path"]), **arguments
             )
     taken = inspect.signature(task).parameters
-    given |= {k: v for k, v in model.items() if k in taken and not isinstance(v, dict) and k != "frame_mask"}
+    given |= {k: v for k, v in model.items() if k in taken and not isinstance(v, dict)}
     frame, codes = VideoSpec(3, side, side, 6), 8192 if "habitat" in experiment else 1024
-    given |= {"tokenizer": partial(Codes, num_codes=codes), "data_spec": DataSpec(frame, frame), "horizon": 1}
+    given |= {"tokenizer": partial(Codes, num_codes=codes), "data_spec": DataSpec(frame, frame)}
     torch.manual_seed(0)
     actions = one_hot(torch.randint(6, (1, length)), 6).float()
     clip = {"actions": actions, "codes": torch.randint(codes, (1, length, 16, 16))}

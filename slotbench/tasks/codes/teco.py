@@ -118,7 +118,12 @@ class TECO(CodeRolloutTask):
         assert built is not None  # without a data_spec the line above raises
         self.tokenizer = built
         self._check_parts()
-        self._choose_loss(drop_loss, label_smoothing, quantiser_weight, masked_loss)
+        for name, share in (("drop_loss", drop_loss), ("label_smoothing", label_smoothing)):
+            if not 0 <= share < 1:
+                raise ValueError(f"{name} is a share from 0 to below 1; got {share}")
+        check_choices(masked_loss=(masked_loss, MaskedLoss))
+        self.drop_loss, self.label_smoothing, self.quantiser_weight = drop_loss, label_smoothing, quantiser_weight
+        self.masked_loss: MaskedLoss = masked_loss
         self._make_latents(latent_dim, CosineQuantiser(latent_dim, num_latent_codes, latent_code_dim), prior)
         self.actions = ActionEmbedding(self.data_spec.input.num_actions, action_dim) if action_dim else None
         self.declare_rollouts(rollout, metric_weights, conditions)
@@ -128,16 +133,6 @@ class TECO(CodeRolloutTask):
         if tokens.grid is None or slots.grid != tokens.grid:
             raise PartError(f"TECO needs a core that keeps the grid, such as ConvS5; got {type(self.core).__name__}")
         check_logits(self.decoder, "its output is logits of codes here: give")
-
-    def _choose_loss(
-        self, drop_loss: float, label_smoothing: float, quantiser_weight: float, masked_loss: MaskedLoss
-    ) -> None:
-        for name, share in (("drop_loss", drop_loss), ("label_smoothing", label_smoothing)):
-            if not 0 <= share < 1:
-                raise ValueError(f"{name} is a share from 0 to below 1; got {share}")
-        check_choices(masked_loss=(masked_loss, MaskedLoss))
-        self.drop_loss, self.label_smoothing, self.quantiser_weight = drop_loss, label_smoothing, quantiser_weight
-        self.masked_loss: MaskedLoss = masked_loss
 
     def _make_latents(
         self, dim: int, quantiser: CosineQuantiser, prior: Callable[[SlotSpec, VideoSpec], MaskGit]

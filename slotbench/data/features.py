@@ -213,7 +213,7 @@ def _featured(
     for batch in in_order(partial(whole, clips.source), videos, jobs):
         masks, counts = batch.masks, batch.objects.get("num_objects")
         if masks is not None:
-            masks = torch.from_numpy(resize_nearest(masks.numpy(), side, side).astype(np.uint8))
+            masks = torch.from_numpy(resize_nearest(masks.clamp(min=0).numpy(), side, side).astype(np.uint8))
         yield VideoBatch(
             frames=_resized(batch.frames[0], side)[None],
             time=batch.time,

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Integer
 from torch import Tensor
 
+from slotbench.data.folders.names import check_same_frames
 from slotbench.errors import UserError
 from slotbench.evaluation.mask_files import MaskClip
 from slotbench.interfaces import View
@@ -92,6 +93,7 @@ def _same_frames(masks: MaskClip, truth: MaskClip, rules: Rules) -> tuple[np.nda
         )
     if rules.first is not None and min(len(own), len(true)) < rules.first:
         raise UserError(f"{masks.path} or {truth.path} has fewer frames than --first {rules.first}")
+    check_same_frames("masks", masks.path, masks.numbers, truth.path, truth.numbers)
     frames = (rules.first or len(own)) - rules.skip
     if frames < (rules.window or 1):
         raise UserError(

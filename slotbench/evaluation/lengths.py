@@ -16,7 +16,7 @@ from slotbench.errors import UserError
 from slotbench.evaluation.batches import for_each_batch
 from slotbench.interfaces import AnswerScores, Predictor, Reasoner, Segmenter, State, VideoBatch, map_state
 from slotbench.metrics.clip_scores import ClipScores, score_clips, summaries
-from slotbench.metrics.contingency import frame_tables, masks_to_labels
+from slotbench.metrics.contingency import counted, frame_tables, masks_to_labels
 from slotbench.metrics.frames import frame_mse
 from slotbench.metrics.mask_rules import Rules
 
@@ -212,7 +212,8 @@ class _Labels:
         for source, parts in self._labels.items():
             assert self._true is not None
             labels = torch.cat(parts, 1)
-            tables = frame_tables(labels, self._true[:, : labels.shape[1]])[:, :, 0]
+            true = self._true[:, : labels.shape[1]]
+            tables = frame_tables(labels, true, counted(true))[:, :, 0]
             for one in found:
                 upto = tables[:, : one.frames - self._skipped]
                 scores = score_clips(upto, torch.arange(tables.shape[-2]).numpy(), Rules())

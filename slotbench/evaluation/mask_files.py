@@ -4,7 +4,8 @@
                       there `video`, whose masks they are, `frame`, their places in it from 0 on, and `view`, the part
                       of its frames that they show
     FOLDER/walk.npy   the masks alone
-    FOLDER/walk/      a PNG for each frame, grey or with a palette, in the natural order of the names
+    FOLDER/walk/      a PNG for each frame, grey or with a palette, in the natural order of the names, whose numbers are
+                      those of the truth
 
 Masks are ids, integers "time height width", or soft masks, floating point "time slots height width"; those of several
 cameras have an axis of views after that of time.
@@ -21,6 +22,7 @@ from jaxtyping import Integer, Shaped
 from natsort import natsorted
 from PIL import Image
 
+from slotbench.data.folders.names import composed, frame_files, frame_numbers, visible
 from slotbench.errors import FileError, UserError, lines, listing
 from slotbench.interfaces import View
 from slotbench.io import map_npy, npz_names, read_npz
@@ -39,12 +41,14 @@ class MaskClip:
         values: ids "time *views height width", or soft masks "time *views slots height width".
         frames: places in the video, from 0 on; None for all of it.
         view: the part of the video's frames that they show; None for whole frames.
+        numbers: of the frames in the names of their files; None where they have none.
     """
 
     path: Path
     values: Shaped[np.ndarray, "time ..."]
     frames: Integer[np.ndarray, " time"] | None = None
     view: View | None = None
+    numbers: list[float] | None = None
 
     @property
     def is_soft(self) -> bool:
@@ -57,12 +61,12 @@ def find_clips(path: Path, what: str) -> dict[str, Path]:
     expected = "expected a folder of npz or npy files or of folders of PNG frames, or one of these"
     if not path.exists():
         raise UserError(f"{what} {path} is not there; {expected}")
-    inside = path.iterdir() if path.is_dir() else ()
+    inside = visible(path) if path.is_dir() else ()
     # pictures beside the arrays that a program has saved are no frames
-    found = natsorted(one for one in inside if not one.name.startswith(".") and _is_clip(one)) or [path]
+    found = natsorted(one for one in inside if _is_clip(one)) or [path]
     if not _is_clip(found[0]):
         raise UserError(f"{what} {path} holds no masks; {expected}")
-    return {one.stem if one.is_file() else one.name: one for one in found}
+    return {composed(one.stem if one.is_file() else one.name): one for one in found}
 
 
 def matched(
@@ -88,7 +92,8 @@ def matched(
 def read_clip(path: Path) -> MaskClip:
     """The masks in a file or a folder of PNGs."""
     if path.is_dir():
-        return MaskClip(path, np.stack([_image(file) for file in natsorted(path.glob("*.png"))]))
+        files = frame_files(path, (".png",))
+        return MaskClip(path, np.stack([_image(file) for file in files]), numbers=frame_numbers(files))
     if path.suffix == ".npy":
         return _checked(MaskClip(path, np.asarray(map_npy(path))))
     name = next((name for name in _ARRAYS if name in npz_names(path)), None)
@@ -102,7 +107,8 @@ def read_clip(path: Path) -> MaskClip:
 
 def _checked(clip: MaskClip) -> MaskClip:
     kind, axes = clip.values.dtype.kind, clip.values.ndim
-    if not (clip.values.size and ((kind in "iu" and axes in (3, 4)) or (kind == "f" and axes in (4, 5)))):
+    colours = kind in "iu" and clip.values.shape[-1] in (3, 4) and clip.values.shape[-2] > 4
+    if colours or not (clip.values.size and ((kind in "iu" and axes in (3, 4)) or (kind == "f" and axes in (4, 5)))):
         raise UserError(
             f"{clip.path} holds {clip.values.dtype} values of shape {clip.values.shape}; expected ids, integers (time, "
             "height, width), or soft masks, floating point (time, slots, height, width), each with views after time if "
@@ -123,8 +129,10 @@ def _image(file: Path) -> Integer[np.ndarray, "height width"]:
 
 
 def _is_clip(path: Path) -> bool:
-    return any(path.glob("*.png")) if path.is_dir() else path.suffix in (".npz", ".npy")
+    if path.is_dir():
+        return any(file.suffix.lower() == ".png" for file in visible(path))
+    return path.suffix in (".npz", ".npy")
 
 
 def _video_of(path: Path) -> str:
-    return str(read_npz(path, ["video"]).get("video", "")) if path.suffix == ".npz" else ""
+    return composed(str(read_npz(path, ["video"]).get("video", ""))) if path.suffix == ".npz" else ""

@@ -120,7 +120,7 @@ def _part(
     ids = torch.zeros(num_objects + 1, dtype=torch.long, device=batch.masks.device)
     ids[[row + 1 for row in there]] = torch.arange(1, len(there) + 1, device=ids.device)
     true = batch.masks[:, :steps].flatten(2).long()
-    true = ids[torch.where(true <= num_objects, true, 0)]
+    true = ids[torch.where(true <= num_objects, true, 0).clamp(min=0)]
     num_slots = out.slots.shape[2]
     tables = shapes = None
     if source is not None:

@@ -132,7 +132,7 @@ def paint_objects(
     """True objects, each in the colour of its slot, light grey without one, on a dark background, outlined."""
     shown = _nearest(true_masks.cpu().numpy(), size)
     ids, places = np.unique(shown, return_inverse=True)
-    matched = {number: slot_colour(slot) for number, slot in partners.items()} | {0: _BACKGROUND}
+    matched = {number: slot_colour(slot) for number, slot in partners.items()} | {0: _BACKGROUND, -1: _BACKGROUND}
     palette = [matched.get(number, _UNMATCHED) for number in ids.tolist()]
     return _outlined(np.array(palette, dtype=np.uint8)[places.reshape(shown.shape)], shown)
 
@@ -148,8 +148,8 @@ def match_slots(
     ids, compact = true_masks.unique(return_inverse=True)
     table = contingency(labels.flatten(), compact.flatten(), num_predicted=num_slots + 1, num_true=len(ids))
     # no object goes to the pixels of no slot, which are the last column
-    iou = pairwise_iou(table)[ids != 0, :num_slots].cpu().numpy()
-    objects = ids[ids != 0].tolist()
+    iou = pairwise_iou(table)[ids > 0, :num_slots].cpu().numpy()
+    objects = ids[ids > 0].tolist()
     rows, slots = linear_sum_assignment(iou, maximize=True)
     return {objects[row]: int(slot) for row, slot in zip(rows, slots, strict=True) if iou[row, slot] > 0}
 

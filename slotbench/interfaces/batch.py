@@ -29,7 +29,7 @@ class VideoBatch:
     Attributes:
         frames: bytes (`uint8`) in 0..255, or floats in [0, 1]; parts, tasks and metrics read `pixels`.
         time: absolute step index of every step, so that a clip cut in two still knows where it is.
-        masks: instance ids of the input, 0 = background.
+        masks: instance ids of the input, 0 = background; -1 at pixels that count nowhere, of a data set with `void`.
         target: the answers to predict, `targets` times in the clip: ids of classes of pixels or cells, or of one pixel
             that is the label of the clip; a video to reconstruct or to continue has none.
         target_masks: instance ids of the target, 0 = background.

@@ -24,6 +24,7 @@ __all__ = [
     "Valid",
     "compact_ids",
     "contingency",
+    "counted",
     "frame_tables",
     "integer_ids",
     "masks_to_labels",
@@ -203,6 +204,12 @@ def frame_tables(predicted: Labels | SoftMasks, true: TrueLabels, valid: Valid |
         predicted, columns = _renumbered(predicted.flatten(1))
     valid = None if valid is None else valid.reshape(frames)
     return _count(predicted.reshape(frames), true.reshape(frames), columns, rows, valid)
+
+
+def counted(true: TrueLabels) -> Valid | None:
+    """Where pixels count, of a data set's ids, in which -1 is where they do not (`void`); None for everywhere."""
+    valid = true >= 0
+    return None if bool(valid.all()) else valid
 
 
 def _check_axes(masks: Tensor, true: Tensor) -> None:

@@ -14,7 +14,7 @@ from torchmetrics import Metric
 from slotbench.interfaces import VideoBatch
 from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.clip_scores import ClipScores, summaries
-from slotbench.metrics.contingency import Labels, Tables, frame_tables
+from slotbench.metrics.contingency import Labels, Tables, counted, frame_tables
 from slotbench.metrics.frames import frame_infos, frame_metrics
 from slotbench.metrics.mask_metrics import mask_metrics, mask_score_infos
 from slotbench.metrics.means import Mean
@@ -49,7 +49,7 @@ class _Segmentation(nn.Module):
         return dict(self.metrics.items())  # type: ignore[arg-type]
 
     def update(self, labels: Labels, true: Integer[Tensor, "batch time *views height width"]) -> Tables:
-        tables = frame_tables(labels, true)
+        tables = frame_tables(labels, true, counted(true))
         for metric in self.by_name().values():
             metric.update_tables(tables)
         return tables

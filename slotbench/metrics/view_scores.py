@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from slotbench.metric_info import MetricInfo, Reference
-from slotbench.metrics.contingency import Labels
+from slotbench.metrics.contingency import Labels, counted
 from slotbench.metrics.depth.errors import DEPTH_ERRORS, DepthErrors
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.frames import MAX_PSNR, frame_metrics
@@ -112,10 +112,10 @@ class NovelViewScores(DiscoveryScores):
         true: Float[Tensor, "batch time views height width"],
     ) -> None:
         """Adds depth of cameras; a true depth of 1000 or more, which is nothing, or of none or 0 counts nowhere."""
-        counted: Bool[Tensor, "batch time views height width"] = (true > 0) & (true < _NOTHING)
+        there: Bool[Tensor, "batch time views height width"] = (true > 0) & (true < _NOTHING)
         if cameras not in self.depths:
             self.depths[cameras] = DepthErrors().to(true.device)
-        self.depths[cameras].update(predicted.clamp(min=1e-6), true, counted)  # type: ignore[operator]
+        self.depths[cameras].update(predicted.clamp(min=1e-6), true, there)  # type: ignore[operator]
 
     def compute(self) -> dict[str, float]:
         """Every score that there is, by name; what has no sample is left out."""
@@ -145,7 +145,8 @@ class NovelViewScores(DiscoveryScores):
 
     def _add_held_out(self, name: str, labels: Tensor, true: Tensor) -> None:
         if true.shape[2] > self._shown:
-            self._of_held_out(name, true).update(labels[:, :, self._shown :], true[:, :, self._shown :])
+            held_out = true[:, :, self._shown :]
+            self._of_held_out(name, true).update(labels[:, :, self._shown :], held_out, counted(held_out))
 
     def _of_held_out(self, name: str, like: Tensor) -> FGARI:
         if name not in self.held_out:

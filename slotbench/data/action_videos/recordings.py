@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from slotbench.data.clips import ClipReader
-from slotbench.data.folders.names import MOVIES, is_hidden
+from slotbench.data.folders.names import MOVIES, composed, entry, is_hidden
 from slotbench.data.formats.images import Fit
 from slotbench.data.formats.movies import MovieFile, keep_movies
 from slotbench.errors import DataFilesError, listing
@@ -22,8 +22,9 @@ def find_recordings(folder: Path) -> list[Path]:
     """The npz files in a folder and in the folders in it, in the order of their paths."""
     files = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if not is_hidden(path.name)]
     found = sorted(path for path in files if path.suffix.lower() == ".npz")
-    named = {path.with_suffix("") for path in found}
-    alone = sorted(path for path in files if path.suffix.lower() in MOVIES and path.with_suffix("") not in named)
+    named = {composed(str(path.with_suffix(""))) for path in found}
+    movies = (path for path in files if path.suffix.lower() in MOVIES)
+    alone = sorted(path for path in movies if composed(str(path.with_suffix(""))) not in named)
     if alone:
         raise DataFilesError(
             f"{len(alone)} movies have no npz file of their actions beside them: {listing(map(str, alone), 3)}; "
@@ -52,11 +53,9 @@ class Recordings(ClipReader):
         self.files = files
         self.num_actions, self.action_offset = num_actions, action_offset
         self.fit = Fit(resolution, resolution)
-        beside = (path.with_suffix(suffix) for path in files for suffix in MOVIES)
+        beside = ((path, entry(path.with_suffix(suffix))) for path in files for suffix in MOVIES)
         self.movies = {
-            movie.with_suffix(".npz"): MovieFile(movie, self.fit if keep else None)
-            for movie in beside
-            if movie.is_file()
+            path: MovieFile(movie, self.fit if keep else None) for path, movie in beside if movie is not None
         }
         keep_movies(movie for path, movie in self.movies.items() if frames_name not in npz_names(path))
         self.frames_name, self.actions_name = frames_name, actions_name

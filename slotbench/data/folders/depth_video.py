@@ -9,7 +9,7 @@ import numpy as np
 
 from slotbench.data.base import Split
 from slotbench.data.crops import check_crop
-from slotbench.data.folders.frame_maps import DEPTH, MASKS, VALID, FrameMaps, find_maps, resize_depth
+from slotbench.data.folders.frame_maps import DEPTH, VALID, FrameMaps, find_maps, resize_depth
 from slotbench.data.folders.video_folder import FolderClips, VideoFolder
 from slotbench.errors import DataFilesError
 
@@ -57,7 +57,7 @@ class DepthVideo(VideoFolder):
         depth = find_maps(videos, DEPTH)
         if depth is None:
             raise DataFilesError(f"there is no folder {videos[0].path.parent / DEPTH}; expected depth of every video")
-        clips = _DepthClips(videos, find_maps(videos, MASKS), self.fit, self.stride)
+        clips = _DepthClips(videos, self.masks(split), self.fit, self.stride)
         clips.depth, clips.valid = depth, find_maps(videos, VALID)
         clips.metres, clips.invalid = self.metres, self.invalid
         return clips, None

@@ -5,8 +5,9 @@ The maps of `walk.mp4` in a folder NAME ("masks", "depth" or "depth_valid") besi
     NAME/walk.npz, NAME/walk.npy    numbers "time height width"; of an npz the array "NAME", or the only one
     NAME/walk/                      a file per frame, in the order of their names: an image, or an npy file
 
-with a map for every frame, of its size. In masks 0 is the background, and every other number an object, the same one
-throughout the video. Compression with losses changes numbers, so JPEGs, WebPs and movies are no maps.
+with a map for every frame, of its size; where both are folders of files, those of one number in their names belong
+together. In masks 0 is the background, and every other number an object, the same one throughout the video, or what
+`void` names. Compression with losses changes numbers, so JPEGs, WebPs and movies are no maps.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-from slotbench.data.folders.names import IMAGES, folder_named, frame_files
+from slotbench.data.folders.names import IMAGES, check_same_frames, entry, folder_named, frame_files, frame_numbers
 from slotbench.data.folders.video_files import VideoFile
 from slotbench.data.formats.images import read_numbers
 from slotbench.errors import DataFilesError, listing
@@ -38,13 +39,14 @@ class FrameMaps:
     Attributes:
         path: the file or folder.
         length: frames that there are maps of.
+        numbers: of these frames, in the names of their files; None where they have none.
     """
 
-    def __init__(self, place: Path, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, place: Path, kind: str, void: Sequence[int] = ()) -> None:
+        self.kind, self.void = kind, list(void)
         # no with_suffix: what follows a dot in the name is no suffix
         tried = (place, place.parent / f"{place.name}.npz", place.parent / f"{place.name}.npy")
-        found = next((path for path in tried if path.exists()), None)
+        found = next((path for one in tried if (path := entry(one)) is not None), None)
         if found is None:
             raise DataFilesError(
                 f"there are no {kind} at {place}; expected {kind} of every video: NAME.npz, NAME.npy or a folder NAME "
@@ -52,18 +54,17 @@ class FrameMaps:
             )
         self.path = found
         self._files: list[Path] | None = None
+        self.numbers: list[float] | None = None
         if found.is_dir():
             self._files = frame_files(found, (".png", ".npy") if kind == DEPTH else (*IMAGES, ".npy"))
             if not self._files:
                 raise DataFilesError(f"{found} holds no {kind}: images or npy files, one for each frame")
+            self.numbers = frame_numbers(self._files)
         self.length = len(self._files or self._array())
 
     def read(self, numbers: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Maps of these frames, "time height width"."""
-        if self._files is None:
-            maps = list(self._array()[list(numbers)])
-        else:
-            maps = [read_map(self._files[number], self.kind) for number in numbers]
+        maps = self._stored(numbers)
         for one in maps:
             if one.shape != tuple(size):
                 raise DataFilesError(
@@ -73,11 +74,21 @@ class FrameMaps:
         return np.stack(maps)
 
     def ids(self, numbers: Sequence[int], size: tuple[int, int]) -> np.ndarray:
-        """Maps of these frames as int32, if they are ids."""
+        """Maps of these frames as int32, if they are ids; -1 where they are `void`."""
         found = self.read(numbers, size)
-        if found.size and (found.min() < 0 or found.max() > np.iinfo(np.int32).max):
-            raise DataFilesError(f"{self.path} holds ids below 0 or too large; expected 0, 1, 2, ...")
-        return found.astype(np.int32)
+        void = np.isin(found, self.void)
+        if (((found < 0) | (found > np.iinfo(np.int32).max)) & ~void).any():
+            raise DataFilesError(f"{self.path} holds ids below 0 or too large; expected 0, 1, 2, ..., or void")
+        return np.where(void, -1, found).astype(np.int32)
+
+    def hold(self, number: int) -> bool:
+        """Whether one of the maps, 16 of them at most, has this number somewhere."""
+        return any((one == number).any() for one in self._stored(range(0, self.length, -(-self.length // 16))))
+
+    def _stored(self, numbers: Sequence[int]) -> list[np.ndarray]:
+        if self._files is None:
+            return list(self._array()[list(numbers)])
+        return [read_map(self._files[number], self.kind) for number in numbers]
 
     def _array(self) -> np.ndarray:
         if self.path.suffix == ".npy":
@@ -87,18 +98,19 @@ class FrameMaps:
         return _checked(read_npz(self.path, [name]).get(name, np.empty(0)), self.path, self.kind, 3)
 
 
-def find_maps(videos: Sequence[VideoFile], kind: str) -> list[FrameMaps] | None:
-    """The maps of all videos, or None where no folder has any."""
+def find_maps(videos: Sequence[VideoFile], kind: str, void: Sequence[int] = ()) -> list[FrameMaps] | None:
+    """The maps of all videos, or None where no folder has any; `void` are ids that count nowhere."""
     places = {parent: folder_named(parent, kind) for parent in {video.path.parent for video in videos}}
     if not any(place.is_dir() for place in places.values()):
         return None
-    found = [FrameMaps(places[video.path.parent] / name_of(video.path), kind) for video in videos]
+    found = [FrameMaps(places[video.path.parent] / name_of(video.path), kind, void) for video in videos]
     for video, maps in zip(videos, found, strict=True):
         if maps.length != video.length:
             raise DataFilesError(
                 f"{maps.path} has {kind} of {maps.length} frames, and {video.path} has {video.length} frames: expected "
                 "a map for each"
             )
+        check_same_frames(kind, maps.path, maps.numbers, video.path, video.numbers)
     return found
 
 

@@ -7,14 +7,18 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
+from PIL.GifImagePlugin import GifImageFile
 
-from slotbench.data.folders.names import ARRAYS, IMAGES, MOVIES, STACKS, frame_files, visible
+from slotbench.data.folders.names import ARRAYS, IMAGES, MOVIES, STACKS, frame_files, frame_numbers, visible
 from slotbench.data.formats.images import Fit, as_frame, opened_image, read_frame
 from slotbench.data.formats.movies import MovieFile, VideoFile
 from slotbench.errors import DataFilesError, FileError
 from slotbench.io import map_npy, npz_names, read_npz
 
 __all__ = ["FrameFolder", "VideoFile", "is_one_frame", "open_video"]
+
+_CHANNELS = (1, 3, 4)
 
 
 def open_video(path: Path, fit: Fit | None = None) -> VideoFile | None:
@@ -40,7 +44,7 @@ class FrameFolder(VideoFile):
     def __init__(self, path: Path, suffixes: Sequence[str], read: Callable[[Path], np.ndarray]) -> None:
         self.path, self._frame = path, read
         self.files = frame_files(path, suffixes)
-        self.length = len(self.files)
+        self.length, self.numbers = len(self.files), frame_numbers(self.files)
 
     @classmethod
     def open(cls, path: Path) -> FrameFolder | None:
@@ -82,13 +86,17 @@ class ImageStack(VideoFile):
     def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
         """Frames of these numbers, for which the file is opened once."""
         with opened_image(self.path) as image:
+            _clear_first(image)
             for number in numbers:
                 image.seek(number)
                 yield as_frame(image)
 
 
 class ArrayFile(VideoFile):
-    """An npy file, or the array "video", "frames" or the only one of an npz: "time height width channels" in bytes."""
+    """An npy file, or the array "video", "frames" or the only one of an npz: "time height width channels" in bytes.
+
+    Three axes whose last has 3 or 4 entries are an image in colour, and no grey video that is so narrow.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -107,10 +115,10 @@ class ArrayFile(VideoFile):
             name = next((name for name in ("video", "frames", *known) if name in known), "video")
             values = read_npz(self.path, [name]).get(name, np.empty(0))
         shown = values[..., None] if values.ndim == 3 else values
-        if shown.ndim != 4 or values.dtype != np.uint8 or shown.shape[-1] not in (1, 3) or is_one_frame(self.path):
+        if shown.ndim != 4 or values.dtype != np.uint8 or shown.shape[-1] not in _CHANNELS or _is_image(values):
             raise DataFilesError(
                 f"{self.path} holds {values.dtype} values of shape {values.shape}; expected a video, uint8 of shape "
-                "(time, height, width, 3) or without the last axis"
+                "(time, height, width, 3), or (time, height, width) in grey, of more than 4 columns"
             )
         return shown
 
@@ -121,7 +129,11 @@ def is_one_frame(path: Path) -> bool:
         values = map_npy(path) if path.suffix.lower() == ".npy" else np.empty(0)
     except FileError:
         return False
-    return values.dtype == np.uint8 and (values.ndim == 2 or (values.ndim == 3 and values.shape[-1] in (1, 3)))
+    return _is_image(values)
+
+
+def _is_image(values: np.ndarray) -> bool:
+    return values.dtype == np.uint8 and (values.ndim == 2 or (values.ndim == 3 and values.shape[-1] in _CHANNELS))
 
 
 def _read_array(path: Path) -> np.ndarray:
@@ -132,4 +144,13 @@ def _read_array(path: Path) -> np.ndarray:
 
 
 def _in_colour(frame: np.ndarray) -> np.ndarray:
+    if frame.shape[-1] == 4:
+        return as_frame(Image.fromarray(frame))
     return np.repeat(frame, 3 // frame.shape[-1], axis=-1)
+
+
+def _clear_first(image: Image.Image) -> None:
+    """Has the first frame of a GIF that gives way to what was before it give way to the background, as viewers do."""
+    if isinstance(image, GifImageFile) and image.disposal_method == 3 and image.dispose is None:
+        left, top, right, bottom = image.dispose_extent
+        image.dispose = Image.new(image.mode, (right - left, bottom - top), image.info.get("background", 0)).im

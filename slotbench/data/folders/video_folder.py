@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -22,6 +21,8 @@ from slotbench.interfaces import View
 
 __all__ = ["FolderClips", "VideoFolder"]
 
+_USUALLY_VOID = 255
+
 
 class VideoFolder(StoredVideos):
     """Videos in a folder: movies (PyAV reads them), GIFs, numpy arrays, folders of images, and mixtures of these.
@@ -39,6 +40,7 @@ class VideoFolder(StoredVideos):
     Args:
         path: the folder, or one movie, GIF, array or folder of images.
         channels: 3, or 1 for frames in grey.
+        void: ids in the masks whose pixels count nowhere, such as 255 in sets like DAVIS; they become -1.
     """
 
     def __init__(
@@ -50,18 +52,20 @@ class VideoFolder(StoredVideos):
         stride: int = 1,
         channels: Literal[1, 3] = 3,
         loader: LoaderOptions = LoaderOptions(val_batch_size=4),
+        void: Sequence[int] = (),
     ) -> None:
         super().__init__(loader, num_frames, eval_frames, stride)
         check_counts(resolution=resolution)
         self.path = Path(path).expanduser()
         self.channels = channels
         self.resolution = resolution
+        self.void = tuple(void)
         self._found: dict[Split, FoundVideos] = {}
+        self._masks: dict[Split, list[FrameMaps] | None] = {}
 
     def stored_videos(self, split: Split) -> tuple[FolderClips, None]:
         """The videos of a split, all of them."""
-        videos = self.found(split).videos
-        return FolderClips(videos, find_maps(videos, MASKS), self.fit, self.stride), None
+        return FolderClips(self.found(split).videos, self.masks(split), self.fit, self.stride), None
 
     @property
     def fit(self) -> Fit:
@@ -74,15 +78,30 @@ class VideoFolder(StoredVideos):
             self._found[split] = find_videos(self.path, split, self.fit)
         return self._found[split]
 
-    def reading(self, splits: Sequence[Split] = get_args(Split)) -> str | None:
+    def masks(self, split: Split) -> list[FrameMaps] | None:
+        """The masks of a split's videos, if there are any; looked for once."""
+        if split not in self._masks:
+            self._masks[split] = find_maps(self.found(split).videos, MASKS, self.void)
+        return self._masks[split]
+
+    def reading(self, splits: Sequence[Split] = get_args(Split)) -> str:
         """Two lines: the videos of these splits, as far as they have any; what was left out, and why."""
         found: dict[str, FoundVideos] = {}
+        refused, maps = None, {}
         for split in splits:
-            # a missing split is an error of whoever reads it
-            with contextlib.suppress(DataFilesError):
+            try:
                 found[split] = self.found(split)
+                maps |= {one.path: one for one in self.masks(split) or ()}
+            except DataFilesError as error:  # of one split, it is an error of whoever reads that
+                refused = refused or error
+        if refused and not found:
+            raise refused
         clips = {split: self.num_frames if split == "train" else self.eval_frames for split in found}
-        return reading_of(self.path, found, clips, self.stride) if found else None
+        first, second = reading_of(self.path, found, clips, self.stride)
+        looked_at = list(maps.values())[:: -(-len(maps) // 50) or 1]
+        if _USUALLY_VOID not in self.void and any(one.hold(_USUALLY_VOID) for one in looked_at):
+            first += f", in which id {_USUALLY_VOID} is taken for an object (or type --data.void [{_USUALLY_VOID}])"
+        return f"{first}\n{second}"
 
     def _loader(self, split: Split, batch_size: int, one_per_video: bool = False) -> ResumableLoader:
         if split != "train" and not one_per_video and not has_splits(self.path):

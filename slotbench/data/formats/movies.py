@@ -42,7 +42,7 @@ def decoded(path: Path) -> Iterator[np.ndarray]:
     ):
         stream: Any = movie.streams.best("video")
         if stream is None:
-            raise DataFilesError(f"{path} has no images in it")
+            return
         stream.thread_type = "AUTO"
         for number, frame in enumerate(movie.decode(stream)):
             if frame.is_corrupt:
@@ -60,10 +60,12 @@ class VideoFile(ABC):
     Attributes:
         path: the file or folder.
         length: frames.
+        numbers: of the frames, in the names of their files; None where they have none.
     """
 
     path: Path
     length: int
+    numbers: list[float] | None = None
 
     @abstractmethod
     def frames(self, numbers: Sequence[int]) -> Iterator[np.ndarray]:
@@ -102,15 +104,16 @@ class MovieFile(VideoFile):
         return (frame for number, frame in enumerate(islice(decoded(self.path), last + 1)) if number in wanted)
 
     def fitted(self, numbers: Sequence[int], fit: Fit) -> np.ndarray:
-        """Frames of these numbers as `fit` makes them; kept ones if they are made so."""
+        """Frames of these numbers, as far as there are any, as `fit` makes them; kept ones if they are made so."""
         if self.fit == fit:
-            return self.kept()[list(numbers)]
+            kept = self.kept()
+            return kept[[number for number in numbers if number < len(kept)]]
         wanted, shown, count = set(numbers), [], 0
         for count, frame in enumerate(decoded(self.path), 1):
             if count - 1 in wanted:
                 shown.append(fit(frame))
         self.length = count
-        return np.stack(shown)
+        return np.array(shown)
 
     def kept(self) -> np.ndarray:
         """All frames, mapped into memory."""
@@ -155,8 +158,8 @@ def _keep(video: MovieFile) -> int:
         with GrowingNpy(partial) as out:
             for image in decoded(video.path):
                 out.append(video.fit(image)[None])
-        if not out.count:
-            raise DataFilesError(f"{video.path} has no images in it")
+            if not out.count:
+                out.append(np.empty((0, video.fit.channels, video.fit.height, video.fit.width), np.uint8))
         os.replace(partial, video.place)
     except OSError as error:
         raise DataFilesError(f"{video.place.parent} cannot be written ({error.strerror or error})") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.folders.frame_maps import MASKS, find_maps
-from slotbench.data.folders.names import visible
+from slotbench.data.folders.names import check_same_frames, visible
 from slotbench.data.folders.video_files import VideoFile, open_video
 from slotbench.data.formats.images import Fit
 from slotbench.data.formats.movies import keep_movies
@@ -33,7 +34,8 @@ class PosedVideoFolder(PosedData):
 
     `path` has the folders `train`, `val` and `test`, and each of them a folder for every clip:
 
-        CLIP/cam_0.mp4, CLIP/cam_1.mp4, ...     the cameras, frame t of each at one instant; or folders of images
+        CLIP/cam_0.mp4, CLIP/cam_1.mp4, ...     the cameras, frame t of each at one instant; or folders of images, whose
+                                                numbers are the same in each
         CLIP/cameras.npz                        camera_to_world, (cameras, 4, 4) of cameras that stand still or (time,
                                                 cameras, 4, 4), in the order of the cameras' numbers; focal, in pixels
         CLIP/masks/cam_0.npz, ...               as `VideoFolder` has masks; an object has one id in all cameras
@@ -48,6 +50,7 @@ class PosedVideoFolder(PosedData):
         resolution: pixels per side, of the square in the middle of an image.
         axes: columns of the rotations: "opengl" (right, up, backward; Blender) or "opencv" (right, down, forward).
         frame: of matrices and rays: "world", or "first", that of the first shown camera at the clip's first step.
+        void: see `VideoFolder`.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class PosedVideoFolder(PosedData):
         axes: Axes = "opengl",
         frame: Frame = "world",
         loader: LoaderOptions = LoaderOptions(batch_size=8, val_batch_size=8),
+        void: Sequence[int] = (),
     ) -> None:
         super().__init__(loader, num_frames, eval_frames)
         check_counts(num_cameras=num_cameras, resolution=resolution)
@@ -69,6 +73,7 @@ class PosedVideoFolder(PosedData):
         self.path = Path(path).expanduser()
         self.resolution = resolution
         self.axes: Axes = axes
+        self.void = tuple(void)
 
     def stored_videos(self, split: Split) -> tuple[PosedVideos, None]:
         """The clips of a split."""
@@ -89,13 +94,13 @@ class _Clips(PosedFiles):
             raise DataFilesError(f"{folder} has no folder of a clip; {_LAYOUT}")
         self.videos = [_cameras_of(clip, data.num_cameras, self.fit) for clip in self.folders]
         keep_movies(video for videos in self.videos for video in videos)
-        self.masks = [find_maps(videos, MASKS) for videos in self.videos]
+        self.masks = [find_maps(videos, MASKS, data.void) for videos in self.videos]
         if len({masks is None for masks in self.masks}) > 1:
             raise DataFilesError(f"some clips of {folder} have masks and others none; expected all or none")
         self.lengths = np.array([min(video.length for video in videos) for videos in self.videos])
         self.poses = [
-            _poses(clip / "cameras.npz", data.num_cameras, length)
-            for clip, length in zip(self.folders, self.lengths.tolist(), strict=True)
+            _poses(clip / "cameras.npz", videos, length)
+            for clip, videos, length in zip(self.folders, self.videos, self.lengths.tolist(), strict=True)
         ]
 
     def posed(self, video: int, frames: range) -> PosedImages:
@@ -128,11 +133,14 @@ def _cameras_of(folder: Path, count: int, fit: Fit) -> list[VideoFile]:
             f"{folder} has {len(videos)} cameras and num_cameras is {count}; expected cam_0, cam_1, ... with the "
             "ending of a movie, or folders of images"
         )
+    for video in videos:
+        check_same_frames("frames", video.path, video.numbers, videos[0].path, videos[0].numbers)
     return videos
 
 
-def _poses(path: Path, count: int, length: int) -> tuple[np.ndarray, float]:
+def _poses(path: Path, videos: list[VideoFile], length: int) -> tuple[np.ndarray, float]:
     """Matrices "time or 1, cameras 4 4" and the focal length."""
+    count = len(videos)
     found = read_npz(path, ("camera_to_world", "focal"))
     matrices, focal = found.get("camera_to_world", np.empty(0)), found.get("focal", np.empty(0))
     matrices = matrices[None] if matrices.ndim == 3 else matrices
@@ -141,6 +149,9 @@ def _poses(path: Path, count: int, length: int) -> tuple[np.ndarray, float]:
             f"{path} needs camera_to_world of shape ({count}, 4, 4), or ({length}, {count}, 4, 4) for the {length} "
             f"frames of the clip; it has {matrices.shape}"
         )
+    if len(matrices) > length:  # those of frame t are the t-th
+        for video in videos:
+            check_same_frames("matrices", path, range(len(matrices)), video.path, video.numbers)
     if focal.size != 1 or not 0 < float(focal.reshape(())) < np.inf:
         raise DataFilesError(f"{path} needs focal, one number: the focal length in pixels of the files")
     return check_matrices(matrices, path), float(focal.reshape(()))

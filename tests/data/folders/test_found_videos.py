@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+import unicodedata
 from pathlib import Path
 
 import numpy as np
 import pytest
+from media_files import write_maps
 from PIL import Image
 
 from slotbench.data.folders.found_videos import find_videos
@@ -41,7 +44,21 @@ def test_hidden_files_and_folders_are_passed_over_everywhere(tmp_path: Path) -> 
     assert clip.require("masks")[0, :, 0, 0].tolist() == [0, 10, 20, 30, 40, 50]
 
 
-@pytest.mark.parametrize("names", [["f1", "f2", "f10", "f100"], ["-1", "-2", "-10"], ["1.2.9", "1.2.10", "1.10.1"]])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["f1", "f2", "f10", "f100"],
+        ["-1", "-2", "-10"],
+        ["a -1", "a -2", "a -10"],
+        ["cam1e-01", "cam1e-02", "cam1e-10"],
+        ["t1e5", "t1e6", "t2e1"],
+        ["1.2.9", "1.2.10", "1.10.1"],
+        ["1.2", "1.9", "1.10", "2.1"],
+        ["0.0", "0.1", "0.15", "0.2", "1.05", "1.5"],
+        ["t-0.5s", "t-0.75s", "t-1.0s"],
+        [unicodedata.normalize(form, "é" + end) for form, end in (("NFC", "1"), ("NFD", "2"), ("NFC", "10"))],
+    ],
+)
 def test_frames_come_in_natural_order(names: list[str], tmp_path: Path) -> None:
     for name in reversed(names):
         Image.new("L", (4, 4)).save(tmp_path / f"{name}.png")
@@ -110,6 +127,126 @@ def test_what_lies_beside_the_videos_is_said(tmp_path: Path) -> None:
     assert "val 2" in first
     assert first.endswith("frames of 8 x 12 pixels, with masks")
     assert "run (val: shorter than a clip of 6 frames)" in second
-    left_out = {"empty", "mask (call it masks)", "none.npy", "preview.png", "still.npy"}
+    left_out = {"empty", "mask (call it masks)", "none.npy (no frames)", "preview.png", "still.npy"}
     assert set(data.found("val").left_out) == left_out
     assert data.dataset("val").clips([0]).masks is not None
+
+
+def gif(disposal: int) -> bytes:
+    """Three frames of 4 x 2 pixels: red, disposed of in this way; a green pixel; a blue one beside it."""
+    colours = bytes([0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255])
+    out = b"GIF89a" + struct.pack("<HHBBB", 4, 2, 0x81, 0, 0) + colours
+    for left, width, height, colour, how in ((0, 4, 2, 1, disposal), (0, 1, 1, 2, 1), (1, 1, 1, 3, 1)):
+        out += b"\x21\xf9\x04" + struct.pack("<BHBB", how << 2, 10, 0, 0)
+        # codes of 3 bits: a clear code (4) before each pixel, and the end (5)
+        codes = [code for _ in range(width * height) for code in (4, colour)] + [5]
+        packed = sum(code << 3 * place for place, code in enumerate(codes))
+        data = packed.to_bytes(-(-3 * len(codes) // 8), "little")
+        out += b"\x2c" + struct.pack("<HHHHB", left, 0, width, height, 0) + b"\x02" + bytes([len(data)]) + data + b"\0"
+    return out + b"\x3b"
+
+
+@pytest.mark.parametrize(("disposal", "rest"), [(1, [255, 0, 0]), (2, [0, 0, 0]), (3, [0, 0, 0])])
+def test_the_first_frame_of_a_gif_is_disposed_of_as_viewers_do(disposal: int, rest: list[int], tmp_path: Path) -> None:
+    (tmp_path / "a.gif").write_bytes(gif(disposal))
+    video = open_video(tmp_path / "a.gif")
+    assert video is not None
+    first, second, third = video.frames(range(3))
+    assert first.tolist() == [[[255, 0, 0]] * 4] * 2
+    assert second[0].tolist() == [[0, 255, 0], rest, rest, rest]
+    assert third[0].tolist() == [[0, 255, 0], [0, 0, 255], rest, rest]
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz"])
+@pytest.mark.parametrize(
+    ("shape", "frames_of"),
+    [((6, 8, 12, 3), 6), ((6, 8, 12, 4), 6), ((6, 8, 3, 1), 6), ((6, 8, 12), 6), ((8, 12, 3), 0), ((8, 12, 4), 0)],
+)
+def test_an_array_whose_last_axis_has_3_or_4_entries_is_in_colour(
+    shape: tuple[int, ...], frames_of: int, ending: str, tmp_path: Path
+) -> None:
+    values, path = np.full(shape, 100, np.uint8), tmp_path / f"a.{ending}"
+    np.save(path, values) if ending == "npy" else np.savez(path, video=values)
+    if not frames_of:
+        with pytest.raises(DataFilesError, match=r"holds uint8 values of shape .*expected a video, .*height, width, 3"):
+            open_video(path)
+        return
+    video = open_video(path)
+    assert video is not None
+    assert (video.length, video.size) == (frames_of, shape[1:3])
+    # what is transparent lies on black
+    assert {int(value) for value in np.unique(next(iter(video.frames([0]))))} == {39 if shape[-1] == 4 else 100}
+
+
+def test_arrays_in_colour_with_transparency_are_frames(tmp_path: Path) -> None:
+    (tmp_path / "walk").mkdir()
+    for number in range(3):
+        np.save(tmp_path / "walk" / f"{number}.npy", np.full((8, 12, 4), [number, 0, 0, 255], np.uint8))
+    assert values(tmp_path / "walk") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["none.npy", "none.npz", "none.mp4"])
+def test_a_video_of_no_frames_is_left_out_and_refused_where_it_is_alone(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLOTBENCH_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "set").mkdir()
+    path = tmp_path / "set" / name
+    if name == "none.mp4":
+        _sound(path)
+    else:
+        empty = np.zeros((0, 8, 12, 3), np.uint8)
+        np.save(path, empty) if name == "none.npy" else np.savez(path, video=empty)
+    with pytest.raises(DataFilesError, match=rf"{name} has no frames"):
+        VideoFolder(str(path), resolution=8).dataset("val")
+    frames(tmp_path / "set" / "walk")
+    data = VideoFolder(str(tmp_path / "set"), resolution=8, eval_frames=6)
+    assert data.reading().endswith(f"left out: {name} (no frames)")
+    assert len(data.dataset("val")) == 1
+
+
+def _sound(path: Path) -> None:
+    """A movie that has sound alone."""
+    av = pytest.importorskip("av")
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("aac", rate=8000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), format="fltp", layout="mono")
+        frame.sample_rate = 8000
+        container.mux([*stream.encode(frame), *stream.encode()])
+
+
+@pytest.mark.parametrize(
+    ("given", "tree", "typed"),
+    [
+        ("", "JPEGImages/480p", "JPEGImages/480p"),
+        ("JPEGImages", "JPEGImages/480p", "JPEGImages/480p"),
+        ("", "JPEGImages/Full-Resolution", "JPEGImages/Full-Resolution"),
+        ("", "JPEGImages", "JPEGImages"),
+        ("", "train/JPEGImages", "train/JPEGImages"),
+    ],
+)
+def test_a_tree_of_davis_is_named_with_what_to_type(given: str, tree: str, typed: str, tmp_path: Path) -> None:
+    for kind in (tree, tree.replace("JPEGImages", "Annotations")):
+        frames(tmp_path / kind / "bear")
+    with pytest.raises(
+        DataFilesError, match=rf"DAVIS.*--data.path {tmp_path / typed};.*ln -s (.*) (\S*/masks)"
+    ) as said:
+        VideoFolder(str(tmp_path / given)).reading()
+    words = str(said.value).partition("ln -s ")[2].partition(",")[0].split()
+    Path(words[1]).symlink_to(words[0])
+    data = VideoFolder(str(tmp_path / typed), resolution=8, eval_frames=6)
+    assert "with masks" in data.reading()
+    assert data.dataset("val").clips([0]).require("masks").shape == (1, 6, 8, 8)
+
+
+def test_the_reading_says_where_masks_belong_and_that_255_is_an_object(tmp_path: Path) -> None:
+    frames(tmp_path / "walk")
+    data = VideoFolder(str(tmp_path), resolution=8)
+    assert data.reading().splitlines()[0].endswith(f"without masks (they would lie in {tmp_path}/masks/)")
+    ids = np.zeros((6, 8, 12), np.uint8)
+    ids[4, 2, 2] = 255
+    for name in ("walk.npz", "walk/png"):
+        write_maps(tmp_path / "masks" / name, ids)
+        first = VideoFolder(str(tmp_path), resolution=8).reading().splitlines()[0]
+        assert first.endswith("with masks, in which id 255 is taken for an object (or type --data.void [255])")
+        assert VideoFolder(str(tmp_path), void=[255]).reading().splitlines()[0].endswith("with masks")

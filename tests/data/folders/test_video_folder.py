@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -133,3 +134,61 @@ def test_every_video_has_masks_or_none_has(tmp_path: Path) -> None:
     write_pictures(tmp_path / "masks" / "run", video())
     with pytest.raises(DataFilesError, match="is an image in RGB; expected ids of objects"):
         clips(tmp_path, eval_frames=4)
+
+
+def numbered(folder: Path, names: list[str], ids: bool) -> None:
+    """A frame for each name, with a square at its number; or its mask."""
+    folder.mkdir(parents=True)
+    for place, name in enumerate(names):
+        square = np.zeros((16, 16), np.uint8)
+        square[4:8, 2 * place : 2 * place + 4] = 3 if ids else 255
+        Image.fromarray(square).save(folder / f"{name}.png")
+
+
+@pytest.mark.parametrize(
+    ("frames", "maps", "said"),
+    [
+        ("0 1 2 3", "0000 0001 0002 0003", ""),
+        ("0 1 2 3", "1 2 3 4", ""),
+        ("f1 f2 f3", "0_mask 1_mask 2_mask", ""),
+        ("cam2_8 cam2_9 cam2_10", "8 9 10", ""),
+        ("0 5 10", "0 5 10", ""),
+        ("0.25 0.5 1.0", "t0.25 t0.5 t1.0", ""),
+        ("7", "3", ""),
+        ("0 1 2 4", "0 1 2 3", "of number 3 where .*walk has frame 4: they are paired by the numbers"),
+        ("1 2 3 5", "0 1 2 3", "of number 3 where .*walk has frame 5"),
+        ("0 5 10", "0 1 2", "of number 1 where .*walk has frame 5"),
+        ("10 11 12", "0 1 2", "of number 0 where .*walk has frame 10"),
+        ("0.25 0.5 1.0", "0.25 0.5 1.5", "of number 1.5 where .*walk has frame 1.0"),
+    ],
+)
+def test_masks_are_those_of_the_frames_of_their_numbers(frames: str, maps: str, said: str, tmp_path: Path) -> None:
+    count = len(frames.split())
+    numbered(tmp_path / "walk", frames.split(), ids=False)
+    numbered(tmp_path / "masks" / "walk", maps.split(), ids=True)
+    if said:
+        with pytest.raises(DataFilesError, match=said):
+            clips(tmp_path, eval_frames=count)
+        return
+    batch = clips(tmp_path, eval_frames=count)
+    assert ((batch.frames[0, :, 0] > 127) == (batch.require("masks")[0] > 0)).all()
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy", "png"])
+def test_masks_are_found_though_accents_are_stored_in_another_way(kind: str, tmp_path: Path) -> None:
+    for stored, other, folder in (("NFC", "NFD", "a"), ("NFD", "NFC", "b")):
+        name, its = (unicodedata.normalize(form, "Übung") for form in (stored, other))
+        write(tmp_path / folder / f"{name}.npz", video())
+        place = f"{its}/png" if kind == "png" else f"{its}.{kind}"
+        write_maps(tmp_path / folder / "masks" / place, masks().astype(np.uint16))
+        assert clips(tmp_path / folder, eval_frames=4).require("masks").max() == 300
+
+
+@pytest.mark.parametrize("void", [[300], (300, 3), []])
+def test_void_ids_count_nowhere(void: list[int], tmp_path: Path) -> None:
+    write(tmp_path / "walk.npz", video())
+    write_maps(tmp_path / "masks" / "walk.npz", masks())
+    data = VideoFolder(str(tmp_path), resolution=8, eval_frames=2, void=void)
+    found = data.dataset("test").clips([0]).require("masks")
+    assert set(found.unique().tolist()) == {-1 if number in void else number for number in (0, 3, 300)}
+    assert (found[0, 0, 4:] == (-1 if 300 in void else 300)).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,39 @@ def test_folders_of_png_score_as_arrays_be_they_grey_or_of_a_palette(written, sc
     assert means(record(tmp_path)) == pytest.approx(means(scored), abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("masks", "truth", "arguments", "said"),
+    [
+        ("0 1 2 3", "0000 0001 0002 0003", "", None),
+        ("0 1 2 3", "1 2 3 4", "", None),
+        ("a-1 a-2 a-3 a-4", "é1e-1 é1e-2 é1e-3 é1e-4", "", None),
+        ("0 1 2 3 4 5", "0 1 2 3", "--first 4", None),
+        ("0 1 2 4", "0 1 2 3", "", "has masks of number 4 where"),
+        ("0 1 2 3", "0 5 10 15", "", "has masks of number 1 where"),
+        ("0 1 2 3 4 5", "0 5 10", "--first 3", "has masks of number 1 where"),
+        ("0_slots 0_edges 1_slots 1_edges", "0 1 2 3", "", "files of 2 kinds"),
+    ],
+)
+def test_frames_of_folders_are_those_of_their_numbers(tmp_path, capsys, masks, truth, arguments, said):
+    for side, names in (("masks", masks), ("truth", truth)):
+        # accents of the clips' names are stored as Linux does, and as macOS does
+        folder = tmp_path / side / unicodedata.normalize({"masks": "NFC", "truth": "NFD"}[side], "Übung")
+        folder.mkdir(parents=True)
+        for place, name in enumerate(names.split()):
+            ids = np.zeros((8, 8), np.uint8)
+            ids[2:4, place : place + 2], ids[6, place : place + 3] = 1, 2
+            Image.fromarray(ids).save(folder / f"{name}.png")
+        (folder / "._0.png").write_bytes(b"\0\5")
+    # another clip, so that the two are matched by their names
+    for side in ("masks", "truth"):
+        np.save(tmp_path / side / "a.npy", np.tile(np.eye(8, dtype=np.uint8), (6, 1, 1)))
+    score(tmp_path / "masks", "--truth", tmp_path / "truth", *arguments.split(), code=2 if said else 0)
+    if said:
+        assert said in " ".join(capsys.readouterr().err.split())
+        return
+    assert means(record(tmp_path, "--no-baselines", *arguments.split()))["miou/frame"] == 1
+
+
 def test_tracking_is_scored_beside_segmentation(scored):
     scores = scored["scores"]
     # a swap in the middle, behind which one object is hidden for two frames
@@ -189,6 +223,8 @@ def saved(folder, masks, truth=None):
     ("masks", "said"),
     [
         (np.zeros((3, 8, 8), np.float32), "holds float32 values of shape (3, 8, 8); expected ids, integers"),
+        (np.zeros((3, 8, 8, 3), np.uint8), "holds uint8 values of shape (3, 8, 8, 3); expected ids, integers"),
+        (np.zeros((8, 8, 4), np.uint8), "holds uint8 values of shape (8, 8, 4); expected ids, integers"),
         (np.zeros((2, 8, 8), np.uint8), "has 2 frames, and"),
         (np.zeros((3, 4, 4), np.uint8), "ids are not blended, so give soft masks, --resize nearest, or --resolution"),
         (np.full((3, 2, 8, 8), np.nan), "holds values that are no numbers (nan or infinite) among its soft masks"),

@@ -7,6 +7,9 @@ from slotbench.interfaces import VideoBatch
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.frames import frame_psnr, frame_ssim
 from slotbench.metrics.mask_metrics import mask_score_infos
+from slotbench.metrics.objects.clear_mot import ClearMOT
+from slotbench.metrics.segmentation import FGARI, MatchedIoU
+from slotbench.metrics.view_scores import NovelViewScores
 
 
 @pytest.fixture
@@ -28,6 +31,34 @@ def test_decoder_attention_and_baselines_are_kept_apart(clips):
     assert values["baseline/fg_ari/video/one slot"] == 0
     assert "largest_slot/decoder" in values
     assert "largest_slot/one slot" not in values
+
+
+@pytest.mark.parametrize("metric", [DiscoveryScores, NovelViewScores, ClearMOT])
+def test_pixels_of_minus_one_count_nowhere(clips, metric):
+    predicted, true = (ids.clone() for ids in clips)
+    void = torch.rand(true.shape, generator=torch.Generator().manual_seed(3)) < 0.3
+    found = []
+    # whatever slots have them, and as if these pixels were not there
+    for slots in (predicted, torch.where(void, 4, predicted)):
+        scores, ids = metric(), true.masked_fill(void, -1)
+        if metric is DiscoveryScores:
+            scores.tracks = True
+            scores.update_masks("decoder", slots, 5, ids)
+            scores.update_baseline("one slot", slots, ids)
+        elif metric is NovelViewScores:
+            scores.update_views(slots[:, None], 5, ids[:, None], 2)
+        else:
+            scores.update(slots, ids)
+        found.append(scores.compute())
+    occupancy = ("largest_slot", "live_slots", "collapsed")
+    same = [name for name in found[0] if not name.startswith(occupancy)]
+    first, second = ({name: float(one[name]) for name in same} for one in found)
+    assert first == pytest.approx(second, nan_ok=True, abs=0)
+    if metric is DiscoveryScores:
+        for name, kept in {"fg_ari": FGARI, "miou": MatchedIoU}.items():
+            metric = kept("video")
+            metric.update(predicted, true, ~void)
+            assert found[0][f"{name}/video/decoder"] == pytest.approx(float(metric.compute()))
 
 
 def test_without_the_truth_there_is_occupancy_and_no_segmentation_score(clips):

@@ -79,7 +79,7 @@ class FrameMaps:
         void = np.isin(found, self.void)
         if (((found < 0) | (found > np.iinfo(np.int32).max)) & ~void).any():
             raise DataFilesError(f"{self.path} holds ids below 0 or too large; expected 0, 1, 2, ..., or void")
-        return np.where(void, -1, found).astype(np.int32)
+        return np.where(void, np.int32(-1), found.astype(np.int32))
 
     def hold(self, number: int) -> bool:
         """Whether one of the maps, 16 of them at most, has this number somewhere."""

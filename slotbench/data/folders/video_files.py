@@ -152,5 +152,5 @@ def _in_colour(frame: np.ndarray) -> np.ndarray:
 def _clear_first(image: Image.Image) -> None:
     """Has the first frame of a GIF that gives way to what was before it give way to the background, as viewers do."""
     if isinstance(image, GifImageFile) and image.disposal_method == 3 and image.dispose is None:
-        left, top, right, bottom = image.dispose_extent
+        left, top, right, bottom = image.dispose_extent or (0, 0, *image.size)
         image.dispose = Image.new(image.mode, (right - left, bottom - top), image.info.get("background", 0)).im

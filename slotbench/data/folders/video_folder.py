@@ -87,7 +87,8 @@ class VideoFolder(StoredVideos):
     def reading(self, splits: Sequence[Split] = get_args(Split)) -> str:
         """Two lines: the videos of these splits, as far as they have any; what was left out, and why."""
         found: dict[str, FoundVideos] = {}
-        refused, maps = None, {}
+        refused: DataFilesError | None = None
+        maps: dict[Path, FrameMaps] = {}
         for split in splits:
             try:
                 found[split] = self.found(split)

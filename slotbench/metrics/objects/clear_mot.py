@@ -65,7 +65,7 @@ class ClearMOT(Metric):
         # where a clip without a dark pixel, or without background, would have another there.
         ids = {"predicted labels": predicted, "true labels": true}
         rows = [torch.nn.functional.pad(integer_ids(labels, what).long(), (0, 0, 0, 1)) for what, labels in ids.items()]
-        for table in frame_tables(*rows, counted(rows[1]))[:, :, 0].cpu().numpy():
+        for table in frame_tables(rows[0], rows[1], counted(rows[1]))[:, :, 0].cpu().numpy():
             table[:, 0, 0] -= true.shape[-1]
             found += track(table, self.rule, no_track=0)
         self.counts += torch.tensor([getattr(found, name) for name in self.names]).to(self.counts)

@@ -13,6 +13,7 @@ from media_files import write_maps
 
 from slotbench.data.folders.depth_video import DepthVideo
 from slotbench.data.folders.frame_maps import resize_depth
+from slotbench.errors import DataFilesError
 from slotbench.interfaces import VideoBatch
 
 FRAMES, ROWS, COLUMNS = 5, 8, 12
@@ -107,3 +108,14 @@ def test_masks_of_objects_come_too_and_splits_are_folders(tmp_path: Path) -> Non
     assert batch.masks is not None
     assert (batch.masks == 1).all()
     assert batch.objects["depth"].dtype == torch.float32
+
+
+def test_depth_of_other_frames_is_refused_and_void_ids_count_nowhere(tmp_path: Path) -> None:
+    folder = media_files.write_video(tmp_path / "a", np.zeros((FRAMES, ROWS, COLUMNS, 3), np.uint8))
+    for name in ("depth", "masks", "depth_valid"):
+        write_maps(tmp_path / name / "a" / "png", np.full((FRAMES, ROWS, COLUMNS), 255, np.uint16))
+    assert clips(tmp_path, void=[255]).require("masks").unique().tolist() == [-1]
+    for name in ("depth_valid", "masks", "depth"):
+        (tmp_path / name / "a" / "4.png").rename(tmp_path / name / "a" / "5.png")
+        with pytest.raises(DataFilesError, match=rf"{name}.a has {name} of number 5 where {folder} has frame 4"):
+            clips(tmp_path)

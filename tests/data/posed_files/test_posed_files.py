@@ -113,3 +113,33 @@ def test_columns_of_opencv_are_turned_to_those_of_opengl(tmp_path: Path) -> None
     np.savez(path, camera_to_world=opencv(np.load(path)["camera_to_world"]), focal=15)
     other = clip(PosedVideoFolder(str(folder), num_cameras=3, axes="opencv"), "test", 0)
     torch.testing.assert_close(one.require("rays"), other.require("rays"))
+
+
+@pytest.mark.parametrize(
+    ("dropped", "matrices", "said"),
+    [
+        ({}, 4, ""),
+        ({}, 6, ""),
+        ({0: 2, 1: 2, 2: 2}, 3, ""),
+        ({0: 2, 1: 1, 2: 2}, 3, r"cam_1 has frames of number 2 where .*cam_0 has frame 1"),
+        ({1: 2}, 4, r"cam_1 has frames of number 3 where .*cam_0 has frame 2"),
+        ({0: 2, 1: 2, 2: 2}, 4, r"cameras.npz has matrices of number 2 where .*cam_0 has frame 3"),
+    ],
+)
+def test_cameras_and_their_poses_are_of_the_frames_of_one_number(
+    dropped: dict[int, int], matrices: int, said: str, tmp_path: Path
+) -> None:
+    folder = write_posed_videos(tmp_path / "set", ("test",), clips=1)
+    place = folder / "test" / "clip0"
+    for camera, step in dropped.items():
+        for side in (place, place / "masks"):
+            (side / f"cam_{camera}" / f"{step:03d}.png").unlink()
+    np.savez(place / "cameras.npz", camera_to_world=turntable(3 * matrices, 4.0).reshape(matrices, 3, 4, 4), focal=15.0)
+    data = PosedVideoFolder(str(folder), num_cameras=3, resolution=10, eval_frames=2, void=[1])
+    if said:
+        with pytest.raises(DataFilesError, match=said):
+            clip(data, "test", 0)
+        return
+    masks = in_order(clip(data, "test", 0))[1]["masks"]
+    expected = ids(0, 0, 10, 12)[:, 1:11].astype(int)
+    assert (masks[0, 0].numpy() == np.where(expected == 1, -1, expected)).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -78,6 +79,26 @@ def test_every_length_has_the_scores_of_clips_that_are_read_whole(core):
                 {name: (pytest.approx(value, abs=1e-9), count) for name, (value, count) in values.items()}
                 for values in expected
             ]
+
+
+def test_pixels_that_count_nowhere_are_in_no_score():
+    data = clips()
+    read, marked = batches(data), []
+    for batch in read:
+        void = torch.rand(batch.masks.shape, generator=torch.Generator().manual_seed(1)) < 0.3
+        marked.append(replace(batch, masks=batch.masks.masked_fill(void, -1)))
+    task = autoencoding(data, "SAVi", slot_init="gaussian")
+    (found,) = measure(task, marked, TRAINED, [1], 99)
+    expected = []
+    for number, batch in enumerate(marked):
+        with torch.no_grad(), task.deterministic_sampling(batch, number):
+            labels = masks_to_labels(task.evaluate(batch).masks[:, :TRAINED], (16, 16))
+        true = batch.masks[:, :TRAINED]
+        tables = frame_tables(labels, true.clamp(min=0), true >= 0)[:, :, 0]
+        expected += [clip.values for clip in score_clips(tables, torch.arange(tables.shape[2]).numpy(), Rules())]
+    for one, values in zip(found.masks["decoder"], expected, strict=True):
+        assert one.values["fg_ari/video"] == pytest.approx(values["fg_ari/video"])
+        assert one.values["miou/frame"] == pytest.approx(values["miou/frame"])
 
 
 def test_the_state_of_a_recurrence_stays_and_that_of_attention_to_all_frames_grows():

@@ -128,6 +128,10 @@ def test_match_is_over_the_whole_clip_and_one_to_one():
     labels[0, :, 8:] = 3  # in the first frame the slot of 70 has both; over the clip it is more of 70's
     labels[1, :, 8:] = 1
     assert match_slots(labels, true, 4) == {70: 3, 5: 1}
+    # what counts nowhere has no slot, and looks as the background does
+    true[true == 70] = -1
+    assert match_slots(labels, true, 4) == {5: 1}
+    assert paint_objects(true[0], {}, (8, 12))[0, [1, 6]].tolist() == [[45, 45, 45]] * 2
 
 
 @settings(max_examples=25)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,17 @@ def test_movies_are_told_by_what_lies_there_and_not_by_a_name(tmp_path: Path) ->
     # of the second file of folder 1 there is one entry more than frames: the last frame has an action too
     assert batch.actions[2].argmax(-1).tolist() == [1, 2, 3, 0, 1, 2, 3, 0, 1]
     assert batch.actions[:, -1].sum(-1).tolist() == [0, 0, 1]
+
+
+def test_a_movie_and_its_actions_have_one_name_though_accents_are_stored_in_another_way(tmp_path: Path) -> None:
+    write_movies(tmp_path, ("val",), videos=1)
+    for ending, form in ((".mp4", "NFD"), (".npz", "NFC")):
+        path = tmp_path / "val" / "0" / f"0{ending}"
+        path.rename(path.with_stem(unicodedata.normalize(form, "Übung")))
+    assert data_of(tmp_path, num_actions=4).dataset("val").clips([0]).require("actions").shape == (1, FRAMES, 4)
+    short = data_of(tmp_path, num_actions=4, video_frames=FRAMES + 3)
+    with pytest.raises(DataFilesError, match=f"has {FRAMES} frames, and video_frames is {FRAMES + 3}: set"):
+        short.dataset("val").clips([0])
 
 
 def test_without_a_folder_of_validation_the_last_videos_of_training_are_held_out(tmp_path: Path) -> None:

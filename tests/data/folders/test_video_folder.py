@@ -192,3 +192,15 @@ def test_void_ids_count_nowhere(void: list[int], tmp_path: Path) -> None:
     found = data.dataset("test").clips([0]).require("masks")
     assert set(found.unique().tolist()) == {-1 if number in void else number for number in (0, 3, 300)}
     assert (found[0, 0, 4:] == (-1 if 300 in void else 300)).all()
+
+
+@pytest.mark.parametrize(("void", "refused"), [([], True), ([-7], False)])
+def test_ids_below_0_are_refused_but_for_void_ones(void: list[int], refused: bool, tmp_path: Path) -> None:
+    write(tmp_path / "walk.npz", video())
+    write_maps(tmp_path / "masks" / "walk.npz", np.where(masks() == 3, -7, masks()))
+    dataset = VideoFolder(str(tmp_path), resolution=8, eval_frames=2, void=void).dataset("test")
+    if refused:
+        with pytest.raises(DataFilesError, match=r"ids below 0 or too large; expected 0, 1, 2, \.\.\., or void"):
+            dataset.clips([0])
+    else:
+        assert dataset.clips([0]).require("masks").unique().tolist() == [-1, 0, 300]

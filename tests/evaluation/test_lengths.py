@@ -86,7 +86,7 @@ def test_pixels_that_count_nowhere_are_in_no_score():
     read, marked = batches(data), []
     for batch in read:
         void = torch.rand(batch.masks.shape, generator=torch.Generator().manual_seed(1)) < 0.3
-        marked.append(replace(batch, masks=batch.masks.masked_fill(void, -1)))
+        marked.append(replace(batch, masks=batch.masks.long().masked_fill(void, -1)))
     task = autoencoding(data, "SAVi", slot_init="gaussian")
     (found,) = measure(task, marked, TRAINED, [1], 99)
     expected = []

@@ -6,10 +6,11 @@ bounds the version from above, and `tests/test_lightning_compat.py` shows for ea
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import WeightAveraging
+from lightning.pytorch.callbacks import GradientAccumulationScheduler, WeightAveraging
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import WandbLogger
 
@@ -20,7 +21,8 @@ __all__ = [
     "end_after_this_step",
     "evaluate_with_ordinary_tensors",
     "follow_until_averaged",
-    "restore_loader_position",
+    "planned_steps",
+    "restore_position",
 ]
 
 
@@ -101,13 +103,54 @@ def follow_until_averaged(trainer: Trainer, module: LightningModule) -> None:
                 kept.detach().copy_(current[name].detach())
 
 
-def restore_loader_position(trainer: Trainer) -> None:
-    """Tells the data loader where it was when the checkpoint was made.
+def planned_steps(trainer: Trainer, resumed: dict[str, Any] | None = None) -> int | None:
+    """Optimiser steps of the whole training, counted from where a checkpoint stands; None if only the clock ends it.
 
-    Lightning does so as it makes the loader, and by then has not read the position if the number of steps was asked for
-    before, as a learning rate schedule does.
+    Lightning's own estimate takes the accumulation of this moment for that of every epoch.
+    """
+    steps, epochs = float(trainer.estimated_stepping_batches), trainer.max_epochs or 0  # makes the loader, too
+    if epochs > 0 and math.isfinite(trainer.num_training_batches):
+        steps = _steps_until(trainer, epochs)
+        if resumed is not None and steps != resumed.get("total_steps"):
+            # batches, devices or accumulation may have been others up to there
+            steps += resumed["global_step"] - _steps_before(trainer, resumed["loops"]["fit_loop"])
+        steps = steps if trainer.max_steps == -1 else min(steps, trainer.max_steps)
+    return int(steps) if 0 <= steps < math.inf else None
+
+
+def _steps_before(trainer: Trainer, loop: dict[str, Any]) -> int:
+    """Optimiser steps that a training as it is now would have taken by the place of a checkpoint."""
+    epochs, batches = loop["epoch_progress"]["current"]["ready"], loop["epoch_loop.batch_progress"]
+    if batches["is_last_batch"]:
+        return _steps_until(trainer, epochs)
+    return _steps_until(trainer, epochs - 1, min(batches["current"]["ready"], int(trainer.num_training_batches)))
+
+
+def _steps_until(trainer: Trainer, epoch: int, batches: int = 0) -> int:
+    """Optimiser steps before that epoch, counted from 0, and of that many of its batches."""
+    each = [math.ceil(trainer.num_training_batches / _accumulated(trainer, number)) for number in range(epoch)]
+    return sum(each) + batches // _accumulated(trainer, epoch)
+
+
+def _accumulated(trainer: Trainer, epoch: int) -> int:
+    """Batches of an optimiser step in that epoch."""
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    schedule = next((callback for callback in callbacks if isinstance(callback, GradientAccumulationScheduler)), None)
+    return trainer.accumulate_grad_batches if schedule is None else schedule.get_accumulate_grad_batches(epoch)
+
+
+def restore_position(trainer: Trainer) -> None:
+    """Lets a resumed training go on in the epoch, with the accumulation and at the batch where the checkpoint was made.
+
+    After a checkpoint of an epoch's last batch Lightning begins no new epoch. It tells the loader its position as it
+    makes it, and by then has not read that if the number of steps was asked for, as a learning rate schedule does.
     """
     loop = trainer.fit_loop
+    current: Any = loop.epoch_progress.current
+    if loop.restarted_mid_epoch and current.processed == current.ready:
+        loop.reset_restart_stage()
+        loop._combined_loader_states_to_load = []
+    trainer.accumulate_grad_batches = _accumulated(trainer, trainer.current_epoch)
     if loop._combined_loader_states_to_load and loop._data_fetcher is not None:
         loop._load_combined_loader_states()
         iter(loop._data_fetcher)

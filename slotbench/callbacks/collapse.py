@@ -9,7 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from slotbench.interfaces import CoreOutput, Decoded
+from slotbench.interfaces import CoreOutput, Decoded, Reporter
 
 __all__ = ["Collapse", "largest_share", "prediction_spread", "slots_apart"]
 
@@ -68,7 +68,8 @@ class Collapse(Callback):
         self._found = {}
         now = {name for name, value in means.items() if (value > _ALARMS[name][0]) == _ALARMS[name][1]}
         due = (now & self._before) - self._said
-        early = trainer.max_steps > 0 and trainer.global_step < self._share * trainer.max_steps
+        steps = pl_module.total_steps if isinstance(pl_module, Reporter) else None
+        early = trainer.global_step < self._share * (steps or 0)
         self._before = set() if early else now
         self._said |= due
         for name in sorted(due) if trainer.is_global_zero else ():

@@ -57,7 +57,6 @@ class RunRecord(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._started = time.monotonic()
-        steps = float(trainer.estimated_stepping_batches)
         self._write(
             trainer,
             # the record may be ahead of the checkpoint
@@ -69,7 +68,7 @@ class RunRecord(Callback):
             headlines=self._headlines(pl_module),
             accelerator=str(trainer.strategy.root_device),
             precision=str(trainer.precision),
-            total_steps=int(steps) if math.isfinite(steps) and steps != -1 else None,
+            total_steps=pl_module.total_steps if isinstance(pl_module, Reporter) else None,
         )
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:

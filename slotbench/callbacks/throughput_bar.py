@@ -38,7 +38,8 @@ class ThroughputBar(ProgressBar):
         tqdm.write(" ".join(map(str, args)))
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._open("training", float(trainer.estimated_stepping_batches), trainer.global_step)
+        steps = pl_module.total_steps if isinstance(pl_module, Reporter) else None
+        self._open("training", steps or math.inf, trainer.global_step)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         outputs, batch, _ = args
@@ -87,7 +88,7 @@ class ThroughputBar(ProgressBar):
     def _open(self, what: str, total: float, done: int) -> None:
         self._close()
         self._clock, self._shown_at = StepClock(), time.monotonic()
-        hidden, ends = not self.is_enabled or not sys.stderr.isatty(), math.isfinite(total) and total >= 0
+        hidden, ends = not self.is_enabled or not sys.stderr.isatty(), math.isfinite(total)
         self._bar = tqdm(desc=what, total=total if ends else None, initial=done, disable=hidden, dynamic_ncols=True)
         self._total = f"/{total:.0f}" if ends else ""
 

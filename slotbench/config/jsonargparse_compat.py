@@ -17,10 +17,9 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace, _common, _signatures, _typehints, set_parsing_settings
 from torch.optim.lr_scheduler import LRScheduler
 
-__all__ = ["EXCHANGED", "guard_parser", "parser_unchanged", "still_taken"]
+from slotbench.tasks.optimizer_factories import LENGTHS
 
-LENGTHS = ("total_steps", "T_max", "total_iters")
-"""Arguments of a schedule that the task fills in with the length of the training where the user gives none."""
+__all__ = ["EXCHANGED", "guard_parser", "parser_unchanged", "still_taken"]
 
 _settings: dict[str, Any] = _common.parsing_settings
 _discard = _typehints.discard_init_args_on_class_path_change

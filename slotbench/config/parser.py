@@ -157,6 +157,7 @@ _KNOWN = (
     r"You're using the WeightAveraging callback, but loading a checkpoint outside",
     r"The `srun` command is available on your system but is not used",
     r".*Checkpoint directory .* exists and is not empty",
+    r"When using `Trainer\(accumulate_grad_batches != 1\)` and overriding",
 )
 
 

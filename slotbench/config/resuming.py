@@ -18,7 +18,7 @@ from slotbench.config.options import RunOptions
 from slotbench.config.policy import plugin_records
 from slotbench.errors import UserError, lines
 from slotbench.io import LockedError, lock, parse_yaml, read_yaml
-from slotbench.runs.checkpoints import GoodCheckpoint
+from slotbench.runs.checkpoints import GoodCheckpoint, find_good, load_checkpoint
 from slotbench.runs.differences import Difference, configuration_differences
 from slotbench.runs.folder import CONFIG, LOCK, METRICS, RECORD, RESULT, RunFolder
 from slotbench.runs.launch import RUN_DIR_VARIABLE, Launch
@@ -87,6 +87,13 @@ class RunPlace:
                 print(path if self._options.quiet else f"{path} is finished: {count}result in {path / RESULT}")
             return False
         return True
+
+    def with_changes(self) -> dict[str, Any] | None:
+        """What the newest checkpoint holds, if other settings are to go on from it."""
+        if self._path is None or not self._differences:
+            return None
+        found, _ = find_good(RunFolder.open(self._path).checkpoints)
+        return load_checkpoint(found.path) if found is not None else None
 
     def resolve(self, values: Any, typed: Collection[str]) -> None:
         """Resolves the relative paths of a resumed run from the folder where it was begun."""

@@ -104,6 +104,11 @@ class Reporter:
         return {}
 
     @property
+    def total_steps(self) -> int | None:
+        """Optimiser steps of the whole training; None if nothing but the clock ends it."""
+        return None
+
+    @property
     def piece_frames(self) -> int | None:
         """Frames of a piece, if `predict` reads whole videos piece by piece and has `recording`; None for clips."""
         return None

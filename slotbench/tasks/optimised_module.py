@@ -19,23 +19,20 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from slotbench.errors import lines
-from slotbench.lightning_compat import follow_until_averaged, restore_loader_position
+from slotbench.lightning_compat import follow_until_averaged, planned_steps, restore_position
 from slotbench.nn.parameters import decay_groups, one_group
 from slotbench.tasks.factories import OptimizerFactory
 from slotbench.tasks.optimisation import Decay
 from slotbench.tasks.optimizer_factories import (
-    LENGTHS,
     TrainingSettingsError,
     build_optimizer,
     build_schedule,
     hold_constant,
     part_groups,
 )
+from slotbench.tasks.resumed_training import changed_settings, lay_over
 
 __all__ = ["ClipBy", "OptimisedModule"]
-
-# where a schedule of torch keeps how long it is
-_LENGTHS = (*LENGTHS, "_schedule_phases")
 
 ClipBy = Literal["norm", "largest"]
 """What `trainer.gradient_clip_val` bounds: the Euclidean norm of all gradients, or the largest number among them, to
@@ -72,18 +69,26 @@ class OptimisedModule(LightningModule):
         self._optimizer = optimizer
         self._schedule = schedule
         self._decay = decay
-        self._lengths: dict[str, Any] = {}
+        self._planned: int | None = None
+        self._resumed: dict[str, Any] | None = None  # the checkpoint, until there is an optimiser
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser over its parameter groups, and the schedule stepped after every batch."""
+        scaled = getattr(self.trainer.precision_plugin, "scaler", None) is not None
+        optimizer = self.build_optimizer(fuse=not scaled)
+        resumed, self._resumed = self._resumed, None
+        self._planned = planned_steps(self.trainer, resumed)
+        schedule = build_schedule(self._schedule, optimizer, self._planned)
+        hold_constant(schedule)
+        if resumed is not None:
+            lay_over(resumed, optimizer, schedule, changed_settings(resumed, self.hparams, self._planned))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def build_optimizer(self, fuse: bool = True) -> Optimizer:
+        """The optimiser over the parameter groups of the parts."""
         grouped = decay_groups if self._decay == "matrices" else one_group
         groups = part_groups(self, self.part_rates, self.constant_parts, grouped)
-        scaled = getattr(self.trainer.precision_plugin, "scaler", None) is not None
-        optimizer = build_optimizer(self._optimizer, groups, fuse=not scaled)
-        schedule = build_schedule(self._schedule, optimizer, self.total_steps)
-        hold_constant(schedule)
-        self._lengths = {name: value for name, value in vars(schedule).items() if name in _LENGTHS}
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        return build_optimizer(self._optimizer, groups, fuse=fuse)
 
     def check_training_settings(self, total_steps: int | None, with_schedule: bool = True) -> None:
         """Builds an optimiser and a schedule to see whether they take their arguments; nothing is kept."""
@@ -148,16 +153,13 @@ class OptimisedModule(LightningModule):
         follow_until_averaged(self.trainer, self)
 
     def on_train_start(self) -> None:
-        """Keeps the schedule as long as this training is: a checkpoint holds the length of the one that it is from."""
-        restore_loader_position(self.trainer)
-        for config in self.trainer.lr_scheduler_configs:
-            vars(config.scheduler).update(self._lengths)
+        """Goes on where the checkpoint was made."""
+        restore_position(self.trainer)
 
     @property
     def total_steps(self) -> int | None:
-        """Optimiser steps of the whole training, as the trainer plans it; None if nothing but the clock ends it."""
-        steps = self.trainer.estimated_stepping_batches
-        return int(steps) if math.isfinite(steps) else None
+        """Optimiser steps of the whole training, as counted at its start; None if nothing but the clock ends it."""
+        return planned_steps(self.trainer) if self._planned is None else self._planned
 
     @property
     def progress(self) -> float:

@@ -33,6 +33,7 @@ from slotbench.tasks.factories import OptimizerFactory, ScheduleFactory
 from slotbench.tasks.optimisation import Decay, WarmupCosine
 from slotbench.tasks.optimised_module import OptimisedModule
 from slotbench.tasks.part_checks import check_batch
+from slotbench.tasks.resumed_training import callback_settings, check_optimizer_state, lay_over_callbacks
 from slotbench.tasks.saving.checkpoint_fit import check_checkpoint
 from slotbench.tasks.saving.saved_arguments import RebuiltModule
 
@@ -83,6 +84,7 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         self._checked: set[bool] = set()
         self._unscored: dict[str, dict[str, Any]] = {}
         self._scored_on = _Seen()
+        self._callback_settings: dict[str, dict[str, Any]] = {}
 
     @property
     @abstractmethod
@@ -212,6 +214,8 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         self._forget_clips()
         if self.is_attached:
             evaluate_with_ordinary_tensors(self.trainer)
+            # before a checkpoint is laid over them
+            self._callback_settings = callback_settings(self.trainer)
         if not self._scored_on.is_of(self._data):
             self.forget_references()
         self._scored_on = _Seen(self._data)
@@ -270,15 +274,24 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
             torch.manual_seed(seed)
             yield
 
+    def check_resumed(self, checkpoint: dict[str, Any]) -> None:
+        """Refuses settings with which a training cannot be resumed from this checkpoint, which is spent then."""
+        check_checkpoint(checkpoint, self)
+        check_optimizer_state(checkpoint, self.build_optimizer(), self.hparams)
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the baselines and oracles that were scored, which a resumed training then need not score again."""
+        """Adds baselines and oracles, and settings outside the task that are compared when the training is resumed."""
+        checkpoint |= {"total_steps": self._planned, "callback_settings": self._callback_settings}
         checkpoint["references"] = {stage: self.scores_of(stage).kept() for stage in self.scores}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Checks that a checkpoint fits, before its weights are loaded; a resumed training takes over its baselines."""
         check_checkpoint(checkpoint, self)
-        resumes = self.is_attached and self.trainer.state.fn == TrainerFn.FITTING
-        for stage, kept in checkpoint.get("references", {}).items() if resumes else ():
+        if not self.is_attached or self.trainer.state.fn != TrainerFn.FITTING:
+            return
+        self._resumed = checkpoint
+        lay_over_callbacks(checkpoint, self._callback_settings)
+        for stage, kept in checkpoint.get("references", {}).items():
             if (scores := self.scores_of(stage)) is not None:
                 scores.restore(kept)
 

@@ -11,7 +11,7 @@ from tiny_run import loader, make_trainer
 from torch import Tensor, nn
 
 from slotbench.callbacks.collapse import Collapse, largest_share, prediction_spread, slots_apart
-from slotbench.interfaces import CoreOutput, Decoded, SlotSpec, VideoBatch
+from slotbench.interfaces import CoreOutput, Decoded, Reporter, SlotSpec, VideoBatch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*", "ignore:.*val_dataloader.*")
 
@@ -46,7 +46,9 @@ class Decoder(nn.Module):
         return Decoded(mean + self.follows * (frames - mean), masks)
 
 
-class Task(LightningModule):
+class Task(LightningModule, Reporter):
+    total_steps = 20
+
     def __init__(
         self,
         apart: float = 1.0,

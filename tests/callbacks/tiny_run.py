@@ -51,6 +51,10 @@ class TinyTask(LightningModule, Reporter):
         self.pause, self.fail_at = pause, fail_at
         self.baselines: dict[str, float] = {}
 
+    @property
+    def total_steps(self) -> int | None:
+        return self.trainer.max_steps
+
     def _loss(self, batch: VideoBatch) -> Tensor:
         flat = batch.pixels.flatten(2)
         return (self.decoder(self.encoder(flat)) - flat).square().mean()

@@ -31,6 +31,13 @@ TRAINERS = {
     "validation by epochs": {"max_epochs": 3},
     "validation every other epoch": {"max_epochs": 4, "check_val_every_n_epoch": 2},
     "no validation": {"max_epochs": 3, "limit_val_batches": 0},
+    "accumulation by epochs": {
+        "max_epochs": 3,
+        "callbacks": {
+            "class_path": "lightning.pytorch.callbacks.GradientAccumulationScheduler",
+            "init_args": {"scheduling": {1: 2, 2: 5}},
+        },
+    },
 }
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
 
@@ -223,6 +230,57 @@ def test_another_configuration_is_refused_with_both_values_unless_it_is_wanted(
     (change,) = folder.info["changes"]
     assert (change["step"], change["config"]) == (13, "config.1.yaml")
     assert change["settings"] == {"model.core.num_slots": ["2", "3"], "trainer.max_steps": ["13", "14"]}
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("--model.optimizer SGD", "SGD cannot use the state that AdamW has in the run"),
+        ("--model.optimizer.amsgrad true", "key:      model.optimizer.amsgrad"),
+        ("--model.core OtherCore", "the checkpoint has the core DrawingCore"),
+        ("--trainer.max_steps 12", "the run has had 13 steps, and the training would end after 12"),
+        ("--trainer.max_steps -1 --trainer.max_epochs 1", "the run has had 2 epochs"),
+    ],
+)
+def test_what_cannot_be_changed_is_refused_before_anything_is_written(
+    reference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: str, said: str
+) -> None:
+    shutil.copytree(reference, tmp_path / "run")
+    files = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert run(["fit", "--resume", str(tmp_path / "run"), "--allow-changes", *typed.split()]) == 2
+    assert said in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == files
+
+
+def test_a_rate_that_was_typed_holds_though_the_run_is_killed_before_its_first_checkpoint(
+    reference: str, tmp_path: Path
+) -> None:
+    shutil.copytree(reference, tmp_path / "run")
+    resume = ["fit", "--resume", str(tmp_path / "run")]
+    more = ["--allow-changes", "--trainer.max_steps", "16", "--model.optimizer.lr", "0.5"]
+    assert run([*resume, *more]) == 0
+    expected = checkpoint(str(tmp_path / "run"))
+    (group, *_) = expected["optimizer_states"][0]["param_groups"]
+    assert (group["initial_lr"], group["weight_decay"]) == (0.5, 0.01)
+    shutil.copy(Path(reference) / "checkpoints" / "last.ckpt", tmp_path / "run" / "checkpoints" / "last.ckpt")
+    (tmp_path / "run" / "result.json").unlink()
+    assert run(resume) == 0
+    again = checkpoint(str(tmp_path / "run"))
+    torch.testing.assert_close(again["state_dict"], expected["state_dict"], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("trainer", ["validation by steps", pytest.param("no validation", marks=pytest.mark.slow)])
+def test_a_run_that_is_stopped_after_an_epoch_and_in_the_next_ends_the_same(
+    reference: str, trainer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, folder = (
+        (reference, "twice") if trainer == "validation by steps" else ("not validated", "twice not validated")
+    )
+    assert fit(whole, trainer=trainer) == 0
+    for step in (4, 7):
+        assert stopped(monkeypatch, folder, step, signal.SIGTERM, trainer=trainer) == 143
+    assert fit(folder, trainer=trainer) == 0
+    assert_same_end(folder, whole)
 
 
 def test_damaged_checkpoints_are_passed_over_and_named(

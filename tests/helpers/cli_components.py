@@ -162,10 +162,11 @@ class DrawingTask(TinyTask):
         encoder: Callable[[VideoSpec], Encoder] = TinyEncoder,
         core: Callable[[TokenSpec], TemporalCore] = DrawingCore,
         decoder: Callable[[SlotSpec, VideoSpec], Decoder] = TinyDecoder,
+        optimizer: Callable[[Iterable], Optimizer] = AdamW,
         init_from: str | None = None,
         data_spec: DataSpec | None = None,
     ) -> None:
-        super().__init__(encoder, core, decoder, init_from=init_from, data_spec=data_spec)
+        super().__init__(encoder, core, decoder, optimizer, init_from=init_from, data_spec=data_spec)
 
     def loss(self, batch: VideoBatch) -> torch.Tensor:
         noise = np.random.rand() + torch.rand(()).item()  # noqa: NPY002

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
+from torch.optim.lr_scheduler import CyclicLR, OneCycleLR
 
 __all__ = ["DivergedError", "Divergence"]
 
@@ -73,7 +74,9 @@ def _is_at_hand(trainer: Trainer, value: Tensor) -> bool:
 def _diverged(trainer: Trainer, step: int, what: str, number: int) -> DivergedError:
     """The message: what is not finite, at which step, and what to try."""
     rates = sorted({float(group["lr"]) for optimizer in trainer.optimizers for group in optimizer.param_groups})
-    rate, tries = " and ".join(f"{rate:.3g}" for rate in rates), ["a lower learning rate (--model.optimizer.lr)"]
+    cycles = any(isinstance(config.scheduler, OneCycleLR | CyclicLR) for config in trainer.lr_scheduler_configs)
+    key = "--model.schedule.max_lr" if cycles else "--model.optimizer.lr"
+    rate, tries = " and ".join(f"{rate:.3g}" for rate in rates), [f"a lower learning rate ({key})"]
     if trainer.gradient_clip_val is None:
         tries.append("gradient clipping (--trainer.gradient_clip_val 1.0)")
     said = f"the training has diverged: {what} {number:,}, at a learning rate of {rate}; try {', '.join(tries)}"

@@ -18,7 +18,6 @@ from slotbench.callbacks.final_validation import is_last_step
 from slotbench.callbacks.random_state import RandomState
 from slotbench.interfaces import Reporter
 from slotbench.io import open_atomically
-from slotbench.lightning_compat import restore_position
 from slotbench.runs.checkpoints import BEST, LAST, PREVIOUS, link
 
 __all__ = ["CheckpointFile", "RunCheckpoint"]
@@ -92,7 +91,6 @@ class RunCheckpoint(Checkpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Starts the timer; a loaded state need not be saved again."""
         self._saved_at, self._saved_step = time.monotonic(), trainer.global_step
-        restore_position(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Moves the file of the previous step to `last.ckpt`."""

@@ -149,7 +149,11 @@ class _RunningCLI(SlotbenchCLI):
         if self._command == "fit":
             _check_training(self.model, config)
         if self._place is not None and (held := self._place.with_changes()) is not None:
-            _check_resumed(self.model, config, held)
+            for key, done in (("max_steps", held["global_step"]), ("max_epochs", held["epoch"])):
+                if 0 < (config.get(key) or 0) < done:
+                    what = f"the run has had {done:,} {key[4:]}"
+                    raise UserError(lines(what, key=f"trainer.{key}", expected="as many or more"))
+            self.model.check_resumed(held)
         self.config_init[self._command]["weights_only"] = self._weights_only()
         folder, loggers, callbacks = self._recorders()
         config["logger"] = [*loggers, *_as_list(config.get("logger"))] or False
@@ -219,15 +223,6 @@ def _check_training(task: Task, trainer: Namespace) -> None:
     endless = steps == -1 and (epochs == -1 or (epochs is None and trainer.get("max_time") is not None))
     # of epochs the number of batches is not known yet: the schedule is asked when the training starts
     task.check_training_settings(steps if steps > 0 else None, with_schedule=endless or steps > 0)
-
-
-def _check_resumed(task: Task, trainer: Namespace, checkpoint: dict[str, Any]) -> None:
-    """Refuses settings with which a training cannot go on from a checkpoint, before its folder is written to."""
-    for key, done in (("max_steps", checkpoint["global_step"]), ("max_epochs", checkpoint["epoch"])):
-        if 0 < (trainer.get(key) or 0) < done:
-            what = f"the run has had {done:,} {key[4:]}, and the training would end after {trainer[key]:,}"
-            raise UserError(lines(what, key=f"trainer.{key}", expected=f"{done:,} or more"))
-    task.check_resumed(checkpoint)
 
 
 def _check_checkpoint(command: str, path: str | None, run: Path | None, weights_only: bool) -> None:

@@ -84,7 +84,8 @@ def wait_for_folder(path: Path, rank: int, token: str) -> RunFolder:
 
 def command_after_divergence(path: Path) -> str:
     """What to type to resume a run that has diverged from its last checkpoint."""
-    return f"slotbench fit --resume {shlex.quote(str(path))} --allow-changes --model.optimizer.lr VALUE"
+    key = "schedule.max_lr" if "max_lr:" in (path / CONFIG).read_text() else "optimizer.lr"
+    return f"slotbench fit --resume {shlex.quote(str(path))} --allow-changes --model.{key} VALUE"
 
 
 def _checkpoint_in_place(folder: RunFolder) -> GoodCheckpoint | None:

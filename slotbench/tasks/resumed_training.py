@@ -59,7 +59,7 @@ def lay_over(checkpoint: dict[str, Any], optimizer: Optimizer, schedule: LRSched
 def check_optimizer_state(checkpoint: dict[str, Any], optimizer: Optimizer, now: Mapping[str, Any]) -> None:
     """Tries whether an optimiser can take a step from the state in a checkpoint; both are spent then."""
     was, named = (_optimizer(arguments)[0] for arguments in (checkpoint.get("hyper_parameters") or now, now))
-    keys, reason = {"optimizer"} if was != named else changed_settings(checkpoint, now) - {"total_steps"}, ""
+    reason = ""
     try:
         settings = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict(checkpoint["optimizer_states"][0])
@@ -72,13 +72,11 @@ def check_optimizer_state(checkpoint: dict[str, Any], optimizer: Optimizer, now:
         reason = f": {error}"
     optimizer.zero_grad()
     if reason or was != named:
-        raise TrainingSettingsError(
-            lines(
-                f"{named} cannot use the state that {was} has in the run{reason}",
-                key=", ".join(f"model.{key}" for key in sorted(keys)),
-                expected="the settings as they were, or a new run from these weights: --model.init_from RUN",
-            )
-        )
+        changed = {"optimizer"} if was != named else changed_settings(checkpoint, now) - {"total_steps"}
+        keys = ", ".join(f"model.{key}" for key in sorted(changed))
+        what = f"{named} cannot use the state that {was} has in the run{reason}"
+        way = "the settings as they were, or a new run from these weights: --model.init_from RUN"
+        raise TrainingSettingsError(lines(what, key=keys, expected=way))
 
 
 def callback_settings(trainer: Any) -> dict[str, dict[str, Any]]:

@@ -238,7 +238,7 @@ def test_another_configuration_is_refused_with_both_values_unless_it_is_wanted(
         ("--model.optimizer SGD", "SGD cannot use the state that AdamW has in the run"),
         ("--model.optimizer.amsgrad true", "key:      model.optimizer.amsgrad"),
         ("--model.core OtherCore", "the checkpoint has the core DrawingCore"),
-        ("--trainer.max_steps 12", "the run has had 13 steps, and the training would end after 12"),
+        ("--trainer.max_steps 12", "the run has had 13 steps\n  key:      trainer.max_steps"),
         ("--trainer.max_steps -1 --trainer.max_epochs 1", "the run has had 2 epochs"),
     ],
 )

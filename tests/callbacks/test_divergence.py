@@ -8,11 +8,13 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 from tiny_run import TinyTask, fit, loader, make_trainer
+from torch.optim.lr_scheduler import ExponentialLR, OneCycleLR
 
 from slotbench.callbacks import divergence
 from slotbench.callbacks.divergence import DivergedError, Divergence
 from slotbench.runs.checkpoints import find_good
 from slotbench.runs.folder import RunFolder
+from slotbench.runs.resuming import command_after_divergence
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
 
@@ -88,3 +90,22 @@ def test_what_to_try_leaves_out_what_is_done_already() -> None:
     with pytest.raises(DivergedError) as error:
         trainer.fit(Diverging(), loader(), loader(16))
     assert "gradient_clip_val" not in str(error.value)
+
+
+@pytest.mark.parametrize(("schedule", "key"), [(OneCycleLR, "schedule.max_lr"), (ExponentialLR, "optimizer.lr")])
+def test_the_setting_to_try_is_the_one_that_the_rate_follows(
+    schedule: Any, key: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = {"max_lr": 0.1, "total_steps": 8} if schedule is OneCycleLR else {"gamma": 0.9}
+
+    def configured(task: TinyTask) -> Any:
+        optimizer = torch.optim.SGD(task.parameters(), lr=0.01)
+        return [optimizer], [{"scheduler": schedule(optimizer, **arguments), "interval": "step"}]
+
+    monkeypatch.setattr(Diverging, "configure_optimizers", configured)
+    with pytest.raises(DivergedError, match=rf"a lower learning rate \(--model.{key}\)"):
+        make_trainer([], [Divergence()], max_steps=8).fit(Diverging(), loader(), loader(16))
+    folder.write_config(
+        f"model: {{init_args: {{schedule: {{init_args: {json.dumps(arguments)}}}}}}}\n".replace('"', "")
+    )
+    assert command_after_divergence(folder.path).endswith(f"--allow-changes --model.{key} VALUE")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from lightning.pytorch import Callback, Trainer
 from tiny_run import TinyTask, fit, loader, make_trainer
 from torch.optim.lr_scheduler import ExponentialLR, OneCycleLR
@@ -105,7 +106,5 @@ def test_the_setting_to_try_is_the_one_that_the_rate_follows(
     monkeypatch.setattr(Diverging, "configure_optimizers", configured)
     with pytest.raises(DivergedError, match=rf"a lower learning rate \(--model.{key}\)"):
         make_trainer([], [Divergence()], max_steps=8).fit(Diverging(), loader(), loader(16))
-    folder.write_config(
-        f"model: {{init_args: {{schedule: {{init_args: {json.dumps(arguments)}}}}}}}\n".replace('"', "")
-    )
+    folder.write_config(yaml.safe_dump({"schedule": {"init_args": arguments}}))
     assert command_after_divergence(folder.path).endswith(f"--allow-changes --model.{key} VALUE")

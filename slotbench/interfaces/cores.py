@@ -168,7 +168,14 @@ class RecurrentCore(TemporalCore):
         attentions: list[Tensor] = []
         details: dict[str, list[Tensor]] = {}
         for step_inputs in unbind_time(inputs):
-            step = CoreStep(*self.cell(step_inputs, state))
+            returned = self.cell(step_inputs, state)
+            if not isinstance(returned, tuple | list) or not 3 <= len(returned) <= 4:
+                many = f"{len(returned)} values" if isinstance(returned, tuple | list) else type(returned).__name__
+                raise PartError(
+                    f"the cell of {type(self).__name__} returned {many}; expected (slots, attention or None, state) or "
+                    "a CoreStep"
+                )
+            step = CoreStep(*returned)
             state = step.state
             slots.append(step.slots)
             if step.attention is not None:

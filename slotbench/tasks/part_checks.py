@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from traceback import walk_tb
 from typing import Any, Literal, TypeVar
 
 from torch import Tensor, nn
@@ -36,7 +37,7 @@ __all__ = [
     "spec_of",
 ]
 
-PartName = Literal["encoder", "core", "decoder"]
+PartName = Literal["encoder", "core", "decoder", "tokenizer"]
 
 Spec = TypeVar("Spec", TokenSpec, SlotSpec)
 
@@ -65,7 +66,20 @@ def part_of(given: Any, name: PartName, *specs: VideoSpec | TokenSpec | SlotSpec
         return given
     if not callable(given):
         raise PartError(f"{name} is {given!r}; expected a part, or a factory: slotbench.factory(NAME, ...)")
-    return given(*specs)
+    try:
+        part = given(*specs)
+        unfinished = part if isinstance(part, nn.Module) and "_parameters" not in vars(part) else None
+    except AttributeError as error:
+        if "Module.__init__()" not in str(error):
+            raise
+        *_, (frame, _) = walk_tb(error.__traceback__)
+        unfinished = frame.f_locals["self"]
+    if unfinished is not None:
+        raise PartError(
+            f"{type(unfinished).__name__} is given parameters or parts before it is a module: begin its __init__ with "
+            "super().__init__()"
+        )
+    return part
 
 
 def spec_of(part: nn.Module, name: PartName, kind: type[Spec]) -> Spec:

@@ -11,6 +11,7 @@ from torch.optim import AdamW
 
 from slotbench.interfaces import CoreOutput, DataSpec, Decoded, SlotSpec, State, TokenSpec, VideoBatch
 from slotbench.metrics.discovery_scores import DiscoveryScores
+from slotbench.tasks.core_check import check_laws
 from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
 from slotbench.tasks.metric_weights import MetricWeights
 from slotbench.tasks.optimisation import Decay, WarmupCosine
@@ -63,6 +64,7 @@ class SlotTask(Task, ABC):
         self.decoder = part_of(decoder, "decoder", spec_of(self.core, "core", SlotSpec), sizes.target)
         check_views(self.encoder, sizes.input, self.decoder, sizes.target)
         self._sizes = sizes
+        self._checks_core = False
 
     @property
     def parts(self) -> Mapping[str, nn.Module]:
@@ -76,7 +78,10 @@ class SlotTask(Task, ABC):
         return tokens
 
     def tracked(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
-        """The core's output; a `PartError` if it is not what the core announces."""
+        """The core's output; a `PartError` if it is not what the core announces; at first of a fit, `check_laws`."""
+        if self._checks_core:
+            self._checks_core = False
+            check_laws(self.core, tokens, state)
         output = self.core(tokens, state)
         check_core_output(self.core, output, tokens)
         return output
@@ -94,6 +99,7 @@ class SlotTask(Task, ABC):
             networks = self.metric_weights.load_lpips(), self.metric_weights.load_i3d()
             if stage == "test" and any(network is not None for network in networks):
                 self.scores_of("test").use_networks(*networks)
+        self._checks_core = stage == "fit"
 
     def on_test_start(self) -> None:
         """Has a test score how masks follow objects."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import pytest
@@ -18,12 +19,14 @@ from slotbench.interfaces import (
     Decoder,
     Encoder,
     PartError,
+    RecurrentCore,
     SlotSpec,
     TemporalCore,
     TokenSpec,
     VideoSpec,
 )
 from slotbench.registry import load
+from slotbench.tasks.codes.chosen_tokenizer import chosen_tokenizer
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
@@ -161,6 +164,79 @@ def test_a_part_without_sizes_is_named_when_the_task_is_built(parts, message):
     with pytest.raises(PartError) as caught:
         made(**parts)
     assert message in str(caught.value)
+
+
+class NoModule:
+    """What a part does that forgets, or calls too late, the `__init__` of its base."""
+
+    def __init__(self, *specs):
+        self.token_spec, self.slot_spec = ONE_TOKEN, THREE_SLOTS
+        self.fill()
+
+    def fill(self):
+        self.linear = nn.Linear(2, 2)
+
+
+def gives_parameter(part):
+    part.weight = nn.Parameter(torch.zeros(1))
+
+
+@pytest.mark.parametrize(("name", "base"), [("encoder", Encoder), ("core", TemporalCore), ("decoder", Decoder)])
+@pytest.mark.parametrize(
+    "fill", [NoModule.fill, gives_parameter, lambda part: part.register_buffer("x", torch.ones(1)), lambda part: None]
+)
+def test_a_part_that_forgets_the_init_of_its_base_is_told_so(name, base, fill):
+    part = type("Forgets", (NoModule, base), {"fill": fill, "forward": None})
+    with pytest.raises(PartError, match=r"^Forgets .* begin its __init__ with super\(\).__init__\(\)$"):
+        made(**{name: part})
+
+
+def test_so_is_one_within_a_part_and_a_tokenizer():
+    class Inner(NoModule, nn.Module):
+        pass
+
+    def core(spec):
+        core = MyCore(spec)
+        core.inner = Inner()
+        return core
+
+    with pytest.raises(PartError, match="Inner is given"):
+        made(core=core)
+    with pytest.raises(PartError, match="Inner is given"):
+        chosen_tokenizer("Task", None, lambda frame: Inner(), balls().spec.input)
+
+
+def test_an_attribute_that_is_missing_keeps_its_traceback():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        made(core=lambda spec: spec.nothing)
+
+
+class MyCell(RecurrentCore):
+    def __init__(self, spec: TokenSpec, returned):
+        super().__init__()
+        self.slot_spec, self.returned = THREE_SLOTS, returned
+
+    def initial_state(self, tokens):
+        return tokens.new_zeros(len(tokens), 3, 8)
+
+    def cell(self, tokens, state):
+        return self.returned(state)
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [
+        (lambda slots: (slots, slots), "2 values"),
+        (lambda slots: (slots,), "1 values"),
+        (lambda slots: (slots, None, slots, {}, {}), "5 values"),
+        (lambda slots: slots, "Tensor"),
+        (lambda slots: None, "NoneType"),
+    ],
+)
+def test_a_cell_that_returns_something_else_is_told_what_is_expected(returned, found):
+    said = f"the cell of MyCell returned {found}; expected (slots, attention or None, state) or a CoreStep"
+    with pytest.raises(PartError, match=re.escape(said)):
+        made(core=partial(MyCell, returned=returned))(batch_of(balls()))
 
 
 def test_a_mistake_of_a_part_is_one_that_the_command_line_prints_without_a_traceback():

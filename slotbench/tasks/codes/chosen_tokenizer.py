@@ -16,6 +16,7 @@ from slotbench.pretrained.weights import WeightError, find_checkpoint, freeze
 from slotbench.tasks.codes.frame_tokenization import FrameTokenization
 from slotbench.tasks.codes.tokenizing import checked_tokenizer, fit_tokenizer
 from slotbench.tasks.factories import TokenizerFactory
+from slotbench.tasks.part_checks import part_of
 from slotbench.tasks.saving.model_folder import is_model_folder, read_model
 
 __all__ = [
@@ -61,7 +62,7 @@ def chosen_tokenizer(task: str, run: str | None, tokenizer: TokenizerFactory | N
     if tokenizer is None:
         assert run is not None
         return trained_tokenizer(run, frame)
-    return checked_tokenizer(tokenizer(frame))
+    return checked_tokenizer(part_of(tokenizer, "tokenizer", frame))
 
 
 def frozen_tokenizer(task: str, run: str | None, tokenizer: TokenizerFactory | None, frame: VideoSpec) -> Tokenizer:

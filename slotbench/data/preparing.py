@@ -24,7 +24,7 @@ from slotbench.interfaces import DataSpec, VideoBatch
 from slotbench.io import cache_home
 
 __all__ = ["Coder", "Preparable", "PreparableVideos", "Report", "cache_videos", "in_order"]
-__all__ += ["kept_cache", "processes_for", "whole"]
+__all__ += ["kept_cache", "kept_folder", "processes_for", "whole"]
 
 Report = Callable[[str, int, int], None]
 """Called with the name of the work, the amount done, and the total (videos, or bytes of a file)."""
@@ -125,22 +125,26 @@ def cache_videos(
     report(total, total)
 
 
-def kept_cache(
-    kind: str, name: str, description: dict[str, Any], write: Callable[[Path, Callable[[int, int], None]], None]
-) -> ClipCache:
-    """A cache in the user's cache folder, which `write` makes at first use, with a bar.
+def kept_folder(kind: str, name: str, description: dict[str, Any]) -> Path:
+    """The folder of a cache in the user's cache folder.
 
     Args:
         kind: the data set.
         name: the folder's, before a hash of the description.
         description: all that decides what it holds.
-        write: is given the folder, and what to call with the progress.
     """
+    key = hashlib.sha256(json.dumps({"cache": 2} | description, sort_keys=True).encode()).hexdigest()[:16]
+    return cache_home() / kind / f"{name}-{key}"
+
+
+def kept_cache(
+    kind: str, name: str, description: dict[str, Any], write: Callable[[Path, Callable[[int, int], None]], None]
+) -> ClipCache:
+    """The cache of `kept_folder`, which `write` makes at first use, with a bar: it is given folder and report."""
     from rich.console import Console
     from rich.progress import Progress
 
-    key = hashlib.sha256(json.dumps({"cache": 2} | description, sort_keys=True).encode()).hexdigest()[:16]
-    folder = cache_home() / kind / f"{name}-{key}"
+    folder = kept_folder(kind, name, description)
     if not is_cache(folder, complete=True):
         with Progress(console=Console(stderr=True)) as progress:
             bar = progress.add_task(f"{kind} {name}", total=None)

@@ -42,6 +42,8 @@ def to_images(
             f"got {count} tokens per step for a grid of {rows}x{cols} = {rows * cols} cells: "
             "the tokens must be those of the spec that the core was built from"
         )
+    if not batch:
+        raise ValueError("a batch of no clips has no images; expected 1 or more")
     return tokens.reshape(batch * time, rows, cols, dim).permute(0, 3, 1, 2)
 
 
@@ -53,7 +55,7 @@ def to_tokens(images: Float[Tensor, "frames dim rows cols"], batch: int) -> Floa
         batch: samples.
     """
     frames, dim, rows, cols = images.shape
-    if frames % batch:
+    if not batch or frames % batch:
         raise ValueError(f"{frames} images cannot be the steps of {batch} clips of one length")
     return images.permute(0, 2, 3, 1).reshape(batch, frames // batch, rows * cols, dim)
 

@@ -68,7 +68,7 @@ def of_rays(
     """
     lead, size = rays.shape[:-3], rays.shape[-2:]
     views = lead[2:]
-    found = paint(rays.movedim(-3, -1).reshape(lead[0] * lead[1], -1, 6))
+    found = paint(rays.movedim(-3, -1).reshape(lead[0] * lead[1], math.prod((*views, *size)), 6))
 
     def laid_out(value: Tensor) -> Tensor:
         images = value.reshape(*lead, *size, *value.shape[2:])

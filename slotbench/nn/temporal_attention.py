@@ -85,7 +85,7 @@ class TemporalAttention(nn.Module):
 
     def within_step(self, x: Float[Tensor, "batch slots dim"]) -> Float[Tensor, "batch slots dim"]:
         """The output of a clip of one step, `forward(x[:, None])` without the cache: slots attend to one another."""
-        pairs = self.query_key_value(x).view(*x.shape[:2], 3, self.num_heads, -1)
+        pairs = self.query_key_value(x).unflatten(-1, (3, self.num_heads, -1))
         query, key, value = pairs.permute(2, 0, 3, 1, 4).unbind()
         return self.output(scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import torch
@@ -95,7 +96,8 @@ class SLSREncoder(Encoder):
             code = encode_rays(mean, self.max_value, self.ray_point)
             cells = self.stem(frames) + self.ray(code.to(frames)).movedim(-1, 1)
         images = self.convs(cells)
-        tokens = images.flatten(2).mT.reshape(steps[0] * steps[1], -1, images.shape[1])
+        count = math.prod((*batch.frames.shape[2:-3], *images.shape[2:]))
+        tokens = images.flatten(2).mT.reshape(steps[0] * steps[1], count, images.shape[1])
         for layer in self.layers:
             tokens = layer(tokens)
         return tokens.unflatten(0, steps)

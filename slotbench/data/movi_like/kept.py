@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -14,11 +15,11 @@ import numpy as np
 import torch
 
 from slotbench.data.base import Split, check_counts
-from slotbench.data.clip_cache import ClipCache
+from slotbench.data.clip_cache import ClipCache, is_cache
 from slotbench.data.clips import ClipSource, StoredVideos
 from slotbench.data.movi_like.physics import mujoco_version
 from slotbench.data.movi_like.videos import WholeSimulations
-from slotbench.data.preparing import Preparable, Report, cache_videos, kept_cache, processes_for
+from slotbench.data.preparing import Preparable, Report, cache_videos, kept_folder, processes_for
 from slotbench.errors import DataFilesError
 
 __all__ = ["KeptVideos"]
@@ -28,7 +29,7 @@ _PIECE = 100  # videos that are made and written to a cache at a time
 
 
 class KeptVideos(StoredVideos, Preparable):
-    """Simulated videos: those of a split are made and kept at their first use, or read from a cache that `path` names.
+    """Simulated videos: each is made and kept when it is read first, or all are of a cache that `path` names.
 
     A subclass calls `set_videos` when it is made, makes videos in `simulated`, and names in `_look` the arguments that
     they depend on.
@@ -92,8 +93,8 @@ class KeptVideos(StoredVideos, Preparable):
     def simulations(self, **look: Any) -> WholeSimulations:
         """The videos of a split, of these fields of `WholeSimulations`."""
 
-    def simulated(self, split: Split, threads: int = 1) -> WholeSimulations:
-        """The videos of a split, made when they are read; slow, and what a cache is written from."""
+    def simulated(self, split: Split, threads: int | None = 1, folder: Path | None = None) -> WholeSimulations:
+        """The videos of a split, made when they are read, and kept if there is a folder; what a cache is made of."""
         return self.simulations(
             split=split,
             num_videos=self.videos[split],
@@ -103,6 +104,7 @@ class KeptVideos(StoredVideos, Preparable):
             seed=self.scene_seed,
             depth=self.depth,
             threads=threads,
+            folder=folder,
         )
 
     @abstractmethod
@@ -126,13 +128,23 @@ class KeptVideos(StoredVideos, Preparable):
         """The videos of a split, and those of them that take part."""
         return self.cache(split), np.arange(self.videos[split])
 
-    def cache(self, split: Split) -> ClipCache:
-        """The cache of a split, written where there is none yet and `path` names none."""
+    def cache(self, split: Split) -> ClipSource:
+        """The cache of a split that `path` names, or its videos, each made and kept when it is read first."""
         if self.path is not None:
             return self._given(self.path / _STORED[split], split)
         description = self._description(split)
         name = f"{description['level']}-{self.resolution}-{_STORED[split]}"
-        return kept_cache(self.set_name, name, description, partial(self._write, split))
+        folder = kept_folder(self.set_name, name, description)
+        if is_cache(folder, complete=True):
+            return ClipCache(folder)
+        videos = self.simulated(split, None, folder)
+        kept, total = videos.num_kept, self.videos[split]
+        if kept < total:
+            if self._place_among_processes()[0] == 0:
+                what = f"{self.set_name}: simulating {name} while it is read ({kept:,} of {total:,} videos are there)"
+                print(f"{what}; they are kept in {folder}", file=sys.stderr)
+            videos.read([0], [0], 1)  # compiles, which not every worker should do
+        return videos
 
     def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
         """Writes all splits to caches below `out`; in this process, on its threads, if `jobs` is None."""

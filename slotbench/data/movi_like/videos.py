@@ -7,15 +7,21 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from slotbench.data.base import Split, generator_for, padded
 from slotbench.data.clips import ClipReader
 from slotbench.data.movi.record import TIMED
 from slotbench.data.movi_like.physics import Bodies, Trajectory, rotation_matrices, simulate
 from slotbench.data.movi_like.scenes import FOCAL_LENGTH, SENSOR_WIDTH, Scene, SceneLaw
+from slotbench.errors import DataFilesError
+from slotbench.io import write_atomically
 
 if TYPE_CHECKING:
     from slotbench.data.movi_like.ray_caster import Stage
@@ -30,7 +36,11 @@ _FLOOR_GLOSS = np.array([[1.0, 0.0, 0.0, 1.0]])
 
 @dataclass(eq=False)
 class WholeSimulations(ClipReader):
-    """Videos of one split that are simulated whole: a subclass writes `video`."""
+    """Videos of one split that are simulated whole, at every reading or, with a `folder`, at their first.
+
+    A subclass writes `video`. A kept video is a file of its own, put in place in one step: a kill leaves none that is
+    torn, and processes that make the same one at the same time write the same bytes.
+    """
 
     split: Split
     num_videos: int
@@ -39,7 +49,8 @@ class WholeSimulations(ClipReader):
     samples_per_side: int = 2
     seed: int = 0
     depth: bool = False
-    threads: int = 1
+    threads: int | None = 1  # None for those of torch, where the videos are read: one in a worker
+    folder: Path | None = None
     cut: ClassVar[Collection[str]]
     """The arrays that have an axis of frames."""
 
@@ -56,17 +67,44 @@ class WholeSimulations(ClipReader):
         return generator_for(self.seed, self.split, video).spawn(1)[0]
 
     def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:
-        """A clip, for which the whole video is made."""
-        made = self.video(video)
-        return {name: value[frames.start : frames.stop] if name in self.cut else value for name, value in made.items()}
+        """A clip, for which the whole video is made where it is not kept."""
+        window = slice(frames.start, frames.stop)
+        if self.folder is None:
+            made = self.video(video)
+            return {name: value[window] if name in self.cut else value for name, value in made.items()}
+        path = self.folder / f"{video}.safetensors"
+        if not path.is_file():
+            self._keep(path, video)
+        try:
+            with safe_open(path, "numpy") as file:
+                return {
+                    name: file.get_slice(name)[window] if name in self.cut else file.get_tensor(name)
+                    for name in file.keys()  # noqa: SIM118 (it is no mapping)
+                }
+        except SafetensorError as error:
+            raise DataFilesError(f"{path} is damaged ({error}): delete it, and it is made again") from error
+
+    def _keep(self, path: Path, video: int) -> None:
+        made = save({name: np.asarray(value, order="C") for name, value in self.video(video).items()})
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, made)
+        except OSError as error:
+            raise DataFilesError(f"{path} cannot be written ({error.strerror or error})") from error
+
+    @property
+    def num_kept(self) -> int:
+        """How many videos are there already."""
+        return 0 if self.folder is None else len(list(self.folder.glob("[0-9]*.safetensors")))
 
     def clips(self, videos: Sequence[int], windows: Sequence[range]) -> list[Mapping[str, np.ndarray]]:
         """Several clips, on as many threads as are asked for."""
-        if self.threads == 1:
+        threads = torch.get_num_threads() if self.threads is None else self.threads
+        if threads == 1:
             return super().clips(videos, windows)
-        self.video(videos[0])  # compiles, which only one can do
-        with ThreadPoolExecutor(self.threads) as pool:
-            return list(pool.map(self.clip, videos, windows))
+        first = self.clip(videos[0], windows[0])  # compiles, which only one can do
+        with ThreadPoolExecutor(threads) as pool:
+            return [first, *pool.map(self.clip, videos[1:], windows[1:])]
 
 
 class SimulatedVideos(WholeSimulations):

@@ -216,12 +216,13 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 def _differentiate(
     ctx: Any, grad_y: Tensor | None, grad_last: Tensor | None, grad_starts: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    u, _, A, *_ = ctx.saved_tensors
+    saved = ctx.saved_tensors  # which checkpointing hands out only once
+    u, _, A, *_ = saved
     if grad_y is None:
         grad_y = torch.zeros_like(u)
     if grad_last is None:
         grad_last = A.new_zeros(u.shape[0], *A.shape, dtype=torch.float32)
-    gradients = _gradients(*ctx.saved_tensors, grad_y, grad_last, ctx.spans)
+    gradients = _gradients(*saved, grad_y, grad_last, ctx.spans)
     pairs = zip(gradients, ctx.dtypes, strict=True)
     return *(None if dtype is None else gradient.to(dtype) for gradient, dtype in pairs), None, None
 

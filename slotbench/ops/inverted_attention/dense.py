@@ -57,7 +57,7 @@ def dense_attention(
     """(what the aggregation gathers, share of each slot in each token)."""
     # "rows dim", the slots of all clips in a row: products of two matrices take the fewest calls
     batch, num_slots, dim = slots.shape
-    query = torch.mm(slots.reshape(-1, dim), frame.query_map).view(batch, num_slots, -1)
+    query = torch.mm(slots.reshape(-1, dim), frame.query_map).view(batch, num_slots, frame.query_map.shape[1])
     shares = torch.bmm(query, frame.key).softmax(dim=1)
     offset = aggregation.share_offset
     weights = shares + offset if offset else shares

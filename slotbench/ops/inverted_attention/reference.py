@@ -42,7 +42,7 @@ def inverted_attention_reference(
     batch, heads, time, num_slots, _ = query.shape
     steps, num_tokens = memory.size
     reach = steps if competition.window is None else min(steps, competition.window)
-    at_once = max(1, WEIGHTS_AT_ONCE // (batch * heads * num_slots * reach * num_tokens))
+    at_once = max(1, WEIGHTS_AT_ONCE // max(1, batch * heads * num_slots * reach * num_tokens))
     recompute = at_once < time and torch.is_grad_enabled()
     parts, own = [], []
     for begin in range(0, time, at_once):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -163,7 +163,7 @@ def _chunks(query: Tensor, tokens: Tensor, competition: Competition) -> Iterator
     steps, num_tokens = tokens.shape[1:3]
     at_once = WEIGHTS_AT_ONCE["cpu" if query.device.type == "cpu" else "cuda"]
     begin = competition.unseen
-    while begin < steps:
+    while batch and begin < steps:
         first, last = competition.readers(begin, begin + 1, time)
         rows = batch * heads * slots * (last - first)
         end = min(steps, begin + max(1, at_once // (rows * num_tokens)))
@@ -219,13 +219,16 @@ class _StreamedSums(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_values: Tensor | None, d_mass: Tensor | None, d_own: Tensor | None) -> Any:
+        saved = ctx.saved_tensors  # which checkpointing hands out only once
         # as the forward pass does, where someone calls `backward` inside of autocast
-        with torch.autocast(ctx.saved_tensors[0].device.type, enabled=False):
-            return _StreamedSums._gradients(ctx, d_values, d_mass, d_own)
+        with torch.autocast(saved[0].device.type, enabled=False):
+            return _StreamedSums._gradients(ctx, saved, d_values, d_mass, d_own)
 
     @staticmethod
-    def _gradients(ctx: Any, d_values: Tensor | None, d_mass: Tensor | None, d_own: Tensor | None) -> Any:
-        query, query_bias, tokens, time_bias = ctx.saved_tensors
+    def _gradients(
+        ctx: Any, saved: Sequence[Any], d_values: Tensor | None, d_mass: Tensor | None, d_own: Tensor | None
+    ) -> Any:
+        query, query_bias, tokens, time_bias = saved
         competition, share_offset = ctx.settings
         batch, _, heads, slots, _ = query.shape
         d_values = torch.zeros_like(query) if d_values is None else d_values

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -238,22 +240,62 @@ def test_objects_start_apart_lose_energy_and_hardly_sink_into_floor_or_each_othe
         assert energy[-1].sum() < energy[0].sum()
 
 
-def test_a_cache_gives_back_what_was_simulated_and_is_made_once(
+def kept_files(own_cache: Path) -> list[str]:
+    return sorted(path.name for path in (own_cache / "MOViLike").rglob("*") if path.is_file())
+
+
+def test_videos_are_made_at_their_first_reading_and_kept_as_they_were_simulated(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = small(depth=True)
-    batch = clips(data, "val", [0, 1])
-    assert "the videos a-16-validation are kept in" in capfd.readouterr().err
-    for name, value in everything(whole(data.simulated("val"), [0, 1])).items():
+    dataset = data.dataset("train")
+    assert "simulating a-16-train while it is read (0 of 5 videos are there)" in capfd.readouterr().err
+    assert kept_files(own_cache) == ["0.safetensors"]  # which compiles, before there are workers
+    batch = dataset.clips([0, 1])  # type: ignore[attr-defined]
+    read = {0, *batch.objects["video"].tolist()}
+    assert kept_files(own_cache) == [f"{video}.safetensors" for video in sorted(read)]
+    batch = clips(data, "train", list(range(5)))
+    assert f"({len(read)} of 5 videos are there)" in capfd.readouterr().err
+    videos, starts = batch.objects["video"].tolist(), batch.objects["first_frame"].tolist()
+    for name, value in everything(data.simulated("train").read(videos, starts, 2)).items():
         assert torch.equal(value, everything(batch)[name]), name
-    monkeypatch.setattr(SimulatedVideos, "read", lambda *_: pytest.fail("they are there"))
-    assert torch.equal(
-        clips(small(depth=True, loader=LoaderOptions(seed=5), num_frames=3), "val", [1]).frames, batch.frames[1:]
-    )
+        assert value.dtype == everything(batch)[name].dtype
+    monkeypatch.setattr(SimulatedVideos, "video", lambda *_: pytest.fail("they are there"))
+    again = clips(small(depth=True, num_frames=4), "train", list(range(5)))
+    order = [again.objects["video"].tolist().index(video) for video in videos]
+    assert torch.equal(again.frames[order, starts], batch.frames[:, 0])
     assert capfd.readouterr().err == ""
-    made = sorted(path.name for path in (own_cache / "MOViLike").iterdir() if path.is_dir())
+    made = [path.name for path in (own_cache / "MOViLike").iterdir()]
     assert len(made) == 1
-    assert made[0].startswith("a-16-validation-")
+    assert made[0].startswith("a-16-train-")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_workers_and_processes_share_what_they_make_and_a_kill_leaves_no_torn_video(own_cache: Path) -> None:
+    alone = clips(small(scene_seed=7), "train", list(range(5)))
+    expected, kept = digest(alone), kept_files(own_cache)
+    for path in list((own_cache / "MOViLike").rglob("[1-4].safetensors")):
+        path.rename(path.with_name(f".{path.name}.0123abcd.partial"))  # as a kill while it was written leaves it
+    data = small(scene_seed=7, loader=LoaderOptions(batch_size=5, num_workers=2, train_size=10))
+    with ThreadPoolExecutor(2) as pool:
+        others = pool.map(lambda _: clips(small(scene_seed=7), "train", list(range(5))), range(2))
+        first, second = data.train_dataloader()
+    assert [digest(batch) for batch in others] == [expected] * 2
+    assert digest(replace(first, index=None)) == expected
+    assert sorted(second.objects["video"].tolist()) == list(range(5))
+    assert [name for name in kept_files(own_cache) if not name.startswith(".")] == kept
+
+
+def test_a_whole_cache_of_an_earlier_version_is_read_and_a_damaged_video_is_named(own_cache: Path) -> None:
+    data = small(scene_seed=8)
+    data.dataset("val")
+    (folder,) = (own_cache / "MOViLike").iterdir()
+    (folder / "1.safetensors").write_bytes((folder / "0.safetensors").read_bytes()[:-9])
+    with pytest.raises(DataFilesError, match=r"1.safetensors is damaged .*: delete it, and it is made again"):
+        clips(data, "val", [1])
+    data._write("val", folder, lambda *_: None)
+    assert isinstance(data.cache("val"), ClipCache)
+    assert digest(clips(data, "val", [0, 1])) == digest(whole(data.simulated("val"), [0, 1]))
 
 
 def test_prepared_folders_are_read_and_say_what_they_cannot_give(tmp_path: Path, own_cache: Path) -> None:

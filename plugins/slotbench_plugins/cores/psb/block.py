@@ -69,14 +69,14 @@ class DecoupledInteraction(nn.Module):
         folded = None if cache is None else AttentionCache(*(leaf.flatten(0, 1) for leaf in cache))
         sequences = rearrange(self.time_norm(slots), "batch time slots dim -> (batch slots) time 1 dim")
         change, folded = self.time_attention(sequences, folded, time_bias)
-        change = rearrange(change, "(batch slots) time 1 dim -> batch time slots dim", batch=batch)
+        change = rearrange(change, "(batch slots) time 1 dim -> batch time slots dim", slots=num_slots)
         return slots + change, AttentionCache(*(leaf.unflatten(0, (batch, num_slots)) for leaf in folded))
 
     def among_slots(self, slots: Float[Tensor, "batch time slots dim"]) -> Float[Tensor, "batch time slots dim"]:
         """The second half: no step learns of another."""
         steps = rearrange(self.slot_norm(slots), "batch time slots dim -> (batch time) 1 slots dim")
         change, _ = self.slot_attention(steps)
-        return slots + rearrange(change, "(batch time) 1 slots dim -> batch time slots dim", batch=slots.shape[0])
+        return slots + rearrange(change, "(batch time) 1 slots dim -> batch time slots dim", time=slots.shape[1])
 
 
 class JointInteraction(nn.Module):

@@ -39,7 +39,7 @@ def noise_of_steps(
 ) -> Tensor:
     """Noise "batch steps *shape"."""
     sizes = (len(draws.clip), steps, *shape)
-    if anew:
+    if anew or not len(draws.clip):
         return _noise(sizes, kind, None, like)
     generator = torch.Generator()
     drawn = []

@@ -68,17 +68,13 @@ def part_of(given: Any, name: PartName, *specs: VideoSpec | TokenSpec | SlotSpec
         raise PartError(f"{name} is {given!r}; expected a part, or a factory: slotbench.factory(NAME, ...)")
     try:
         part = given(*specs)
-        unfinished = part if isinstance(part, nn.Module) and "_parameters" not in vars(part) else None
     except AttributeError as error:
         if "Module.__init__()" not in str(error):
             raise
         *_, (frame, _) = walk_tb(error.__traceback__)
-        unfinished = frame.f_locals["self"]
-    if unfinished is not None:
-        raise PartError(
-            f"{type(unfinished).__name__} is given parameters or parts before it is a module: begin its __init__ with "
-            "super().__init__()"
-        )
+        part = frame.f_locals["self"]
+    if isinstance(part, nn.Module) and "_parameters" not in vars(part):
+        raise PartError(f"{type(part).__name__} is no torch module yet: begin its __init__ with super().__init__()")
     return part
 
 

@@ -64,7 +64,6 @@ class SlotTask(Task, ABC):
         self.decoder = part_of(decoder, "decoder", spec_of(self.core, "core", SlotSpec), sizes.target)
         check_views(self.encoder, sizes.input, self.decoder, sizes.target)
         self._sizes = sizes
-        self._checks_core = False
 
     @property
     def parts(self) -> Mapping[str, nn.Module]:
@@ -79,8 +78,8 @@ class SlotTask(Task, ABC):
 
     def tracked(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
         """The core's output; a `PartError` if it is not what the core announces; at first of a fit, `check_laws`."""
-        if self._checks_core:
-            self._checks_core = False
+        if self.is_attached and self.trainer.state.fn == "fit" and "core" not in self._checked:
+            self._checked.add("core")
             check_laws(self.core, tokens, state)
         output = self.core(tokens, state)
         check_core_output(self.core, output, tokens)
@@ -99,7 +98,6 @@ class SlotTask(Task, ABC):
             networks = self.metric_weights.load_lpips(), self.metric_weights.load_i3d()
             if stage == "test" and any(network is not None for network in networks):
                 self.scores_of("test").use_networks(*networks)
-        self._checks_core = stage == "fit"
 
     def on_test_start(self) -> None:
         """Has a test score how masks follow objects."""

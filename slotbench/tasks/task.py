@@ -81,7 +81,7 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         self._seed: int | None = None
         self._quiet_about: set[str] = set()
         self.weight_report: WeightReport | None = None
-        self._checked: set[bool] = set()
+        self._checked: set[bool | str] = set()
         self._unscored: dict[str, dict[str, Any]] = {}
         self._scored_on = _Seen()
         self._callback_settings: dict[str, dict[str, Any]] = {}

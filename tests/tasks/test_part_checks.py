@@ -187,7 +187,9 @@ def gives_parameter(part):
 )
 def test_a_part_that_forgets_the_init_of_its_base_is_told_so(name, base, fill):
     part = type("Forgets", (NoModule, base), {"fill": fill, "forward": None})
-    with pytest.raises(PartError, match=r"^Forgets .* begin its __init__ with super\(\).__init__\(\)$"):
+    with pytest.raises(
+        PartError, match=r"^Forgets is no torch module yet: begin its __init__ with super\(\).__init__\(\)$"
+    ):
         made(**{name: part})
 
 
@@ -200,9 +202,9 @@ def test_so_is_one_within_a_part_and_a_tokenizer():
         core.inner = Inner()
         return core
 
-    with pytest.raises(PartError, match="Inner is given"):
+    with pytest.raises(PartError, match="Inner is no torch module"):
         made(core=core)
-    with pytest.raises(PartError, match="Inner is given"):
+    with pytest.raises(PartError, match="Inner is no torch module"):
         chosen_tokenizer("Task", None, lambda frame: Inner(), balls().spec.input)
 
 

@@ -6,13 +6,12 @@ import hashlib
 import json
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from slotbench.data.base import Split, check_counts
 from slotbench.data.clip_cache import ClipCache, is_cache
@@ -138,7 +137,7 @@ class KeptVideos(StoredVideos, Preparable):
         if is_cache(folder, complete=True):
             return ClipCache(folder)
         videos = self.simulated(split, None, folder)
-        kept, total = videos.num_kept, self.videos[split]
+        kept, total = len(list(folder.glob("*.safetensors"))), self.videos[split]
         if kept < total:
             if self._place_among_processes()[0] == 0:
                 what = f"{self.set_name}: simulating {name} while it is read ({kept:,} of {total:,} videos are there)"
@@ -147,17 +146,13 @@ class KeptVideos(StoredVideos, Preparable):
         return videos
 
     def prepare(self, out: Path, report: Report, jobs: int | None = None) -> None:
-        """Writes all splits to caches below `out`; in this process, on its threads, if `jobs` is None."""
+        """Writes all splits to caches below `out`."""
         for split, stored in _STORED.items():
-            self._write(split, out / stored, partial(report, stored), jobs)
-
-    def _write(self, split: Split, folder: Path, report: Callable[[int, int], None], jobs: int | None = None) -> None:
-        jobs = None if jobs is None else processes_for(jobs, self.videos[split])
-        source = self.simulated(split, torch.get_num_threads() if jobs is None else 1)
-        if jobs is not None and jobs > 1:
-            source.read([0], [0], 1)  # compiles, which only one process should do
-        size = _PIECE if jobs is None else max(1, _PIECE // jobs)
-        cache_videos(folder, source, self._description(split), self.timed, report, jobs or 1, size)
+            count, source = processes_for(jobs, self.videos[split]), self.simulated(split, None)
+            if count > 1:
+                source.read([0], [0], 1)  # compiles, which only one process should do
+            progress, size = partial(report, stored), max(1, _PIECE // count)
+            cache_videos(out / stored, source, self._description(split), self.timed, progress, count, size)
 
     def _description(self, split: Split) -> dict[str, Any]:
         """All that decides the bytes of a split's cache."""

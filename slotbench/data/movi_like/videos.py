@@ -73,29 +73,18 @@ class WholeSimulations(ClipReader):
             made = self.video(video)
             return {name: value[window] if name in self.cut else value for name, value in made.items()}
         path = self.folder / f"{video}.safetensors"
-        if not path.is_file():
-            self._keep(path, video)
         try:
+            if not path.is_file():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                made = {name: np.asarray(value, order="C") for name, value in self.video(video).items()}
+                write_atomically(path, save(made))
             with safe_open(path, "numpy") as file:
                 return {
                     name: file.get_slice(name)[window] if name in self.cut else file.get_tensor(name)
                     for name in file.keys()  # noqa: SIM118 (it is no mapping)
                 }
-        except SafetensorError as error:
-            raise DataFilesError(f"{path} is damaged ({error}): delete it, and it is made again") from error
-
-    def _keep(self, path: Path, video: int) -> None:
-        made = save({name: np.asarray(value, order="C") for name, value in self.video(video).items()})
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, made)
-        except OSError as error:
-            raise DataFilesError(f"{path} cannot be written ({error.strerror or error})") from error
-
-    @property
-    def num_kept(self) -> int:
-        """How many videos are there already."""
-        return 0 if self.folder is None else len(list(self.folder.glob("[0-9]*.safetensors")))
+        except (OSError, SafetensorError) as error:
+            raise DataFilesError(f"{path} cannot be read or written ({error}): delete it, and try again") from error
 
     def clips(self, videos: Sequence[int], windows: Sequence[range]) -> list[Mapping[str, np.ndarray]]:
         """Several clips, on as many threads as are asked for."""

@@ -362,6 +362,7 @@ class MeanBestOverlap(SegmentationMetric):
     """
 
     info = MetricInfo("mbo", "mBO", True)
+    headline = "the best slot of each object: mBO per video"
 
     def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
         """See `mean_best_overlap`."""

@@ -6,7 +6,7 @@ import torch
 from slotbench.interfaces import VideoBatch
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.frames import frame_psnr, frame_ssim
-from slotbench.metrics.mask_metrics import mask_score_infos
+from slotbench.metrics.mask_metrics import mask_headlines, mask_score_infos
 from slotbench.metrics.objects.clear_mot import ClearMOT
 from slotbench.metrics.segmentation import FGARI, MatchedIoU
 from slotbench.metrics.view_scores import NovelViewScores
@@ -122,3 +122,9 @@ def test_reports_begin_with_fg_ari_and_its_mean_over_scenes_of_several_objects()
     names = [info.name for info in mask_score_infos()]
     assert names[:5] == ["fg_ari", "fg_ari_several", "miou", "ari", "miou_of_pairs"]
     assert names.index("mbo") < names.index("mota")
+
+
+def test_the_report_has_each_metric_of_masks_that_papers_use():
+    found = [one.name for one in mask_headlines()]
+    assert {f"{name}/video/decoder" for name in ("fg_ari", "miou", "mbo", "ari")} <= set(found)
+    assert [one.name for one in mask_headlines("fg_ari", "mbo")] == ["fg_ari/video/decoder", "mbo/video/decoder"]

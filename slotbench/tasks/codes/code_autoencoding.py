@@ -125,7 +125,7 @@ class CodeAutoencoding(AutoencodingTask):
         if self.mask_decoder is not None:
             masks.append(mask_headline("fg_ari", "mask_decoder", "the same of the mask decoder: FG-ARI"))
         return (
-            *mask_headlines("fg_ari", "miou"),
+            *mask_headlines("fg_ari", "miou", "mbo"),
             *masks,
             Score("cross_entropy", "codes: cross-entropy, nats per code", higher_is_better=False),
             Score("slot_gap", "nats per code lost with another clip's slots (0: not used)"),

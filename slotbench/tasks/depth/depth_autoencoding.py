@@ -136,7 +136,7 @@ class DepthAutoencoding(AutoencodingTask):
                 for group, (whose, needs) in groups.items()
                 for name, label in names.items()
             ),
-            *mask_headlines("fg_ari", "miou"),
+            *mask_headlines("fg_ari", "miou", "mbo"),
             Score("largest_slot/decoder", "share of the largest slot", higher_is_better=False),
         )
 

@@ -14,6 +14,7 @@ from torchmetrics import Metric
 from slotbench.interfaces import AnswerScores, VideoBatch
 from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.contingency import integer_ids
+from slotbench.metrics.distinct import DistinctMetric
 from slotbench.metrics.label_scores import LabelCounts
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
@@ -49,7 +50,7 @@ def ball_classes(votes: Integer[Tensor, "batch balls classes"]) -> Integer[Tenso
     return torch.where(votes.sum(-1) > 0, votes.argmax(-1), -1)
 
 
-class BallIoU(Metric):
+class BallIoU(DistinctMetric):
     """Intersection over union of "not background", pooled over all pixels of all images: where the balls are.
 
     Example:
@@ -83,7 +84,7 @@ class BallIoU(Metric):
         return torch.where(self.union > 0, self.intersection / self.union.clamp(min=1), 1.0)
 
 
-class BallAccuracy(Metric):
+class BallAccuracy(DistinctMetric):
     """Share of balls that have the right class, among those that count; nan before any ball has counted.
 
     Example:

@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn import functional as F
-from torchmetrics import Metric
 
 from slotbench.interfaces import unit_frames
 from slotbench.metric_info import MetricInfo
+from slotbench.metrics.distinct import DistinctMetric
 from slotbench.metrics.registered import RegisteredMetric, registered
 
 __all__ = [
@@ -166,7 +166,7 @@ def frame_infos() -> list[MetricInfo]:
     return [*(one.info for one in registered(FrameMetric).values()), LPIPS_INFO]  # type: ignore[type-abstract]
 
 
-class HorizonCurve(Metric):
+class HorizonCurve(DistinctMetric):
     """Mean over clips of a value per predicted frame: one number for each step of the horizon.
 
     Example:

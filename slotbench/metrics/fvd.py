@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Float, Integer, UInt8
 from torch import Tensor
 from torch.nn import functional as F
-from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from slotbench.interfaces import unit_frames
+from slotbench.metrics.distinct import DistinctMetric
 
 __all__ = ["FVD", "FVD_SIDE", "ClipMetric", "GroupMeans", "embed_videos", "frechet_distance", "group_slices"]
 
@@ -78,7 +78,7 @@ def group_slices(clips: int, group_size: int) -> list[slice]:
     return [slice(start, start + group_size) for start in range(0, clips - group_size + 1, group_size)]
 
 
-class ClipMetric(Metric):
+class ClipMetric(DistinctMetric):
     """Base of metrics that need a row of numbers per clip, whatever the number of processes.
 
     The rows come back in the order of the data set where it is known which clips they are of; else in the order in

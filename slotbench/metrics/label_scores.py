@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
-from torchmetrics import Metric
 
 from slotbench.interfaces import VideoBatch
 from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.contingency import integer_ids
+from slotbench.metrics.distinct import DistinctMetric
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 
@@ -61,7 +61,7 @@ def grid_distances(side: int) -> Float[Tensor, "cells cells"]:
     return ((rows[:, None] - rows).abs() + (cols[:, None] - cols).abs()).float()
 
 
-class LabelCounts(Metric):
+class LabelCounts(DistinctMetric):
     """How often each class is the answer; what always giving the best one scores.
 
     Example:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
-from torchmetrics import Metric
+
+from slotbench.metrics.distinct import DistinctMetric
 
 __all__ = ["Mean"]
 
 
-class Mean(Metric):
+class Mean(DistinctMetric):
     """Mean in float64, which is the same for any number of processes and any size of their batches.
 
     Lightning's `self.log(..., sync_dist=True)` averages the means of the processes, which differs where these have

@@ -22,7 +22,6 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
-from torchmetrics import Metric
 
 from slotbench.metric_info import MetricInfo
 from slotbench.metrics.contingency import (
@@ -35,6 +34,7 @@ from slotbench.metrics.contingency import (
     frame_tables,
     integer_ids,
 )
+from slotbench.metrics.distinct import DistinctMetric
 from slotbench.metrics.registered import RegisteredMetric
 
 __all__ = [
@@ -164,7 +164,7 @@ def _segments(table: Table, ignore_background: bool) -> tuple[Tensor, Tensor]:
     return pairwise_iou(table)[..., first:, :], (table[..., first:, :].sum(-1) > 0).sum(-1)
 
 
-class SegmentationMetric(RegisteredMetric, Metric):
+class SegmentationMetric(RegisteredMetric, DistinctMetric):
     """Base of metrics of masks: a score per sample, and its mean over samples.
 
     A sample without a valid pixel is left out, as is one whose score is undefined.

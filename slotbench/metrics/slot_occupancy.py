@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
-from torchmetrics import Metric
 
 from slotbench.metrics.contingency import integer_ids
+from slotbench.metrics.distinct import DistinctMetric
 
 __all__ = ["SlotOccupancy", "slot_shares"]
 
@@ -24,7 +24,7 @@ def slot_shares(labels: Integer[Tensor, "batch time *shape"], num_slots: int) ->
     return counts[:, :num_slots] / max(1, flat.shape[1])
 
 
-class SlotOccupancy(Metric):
+class SlotOccupancy(DistinctMetric):
     """Three means over clips: share of pixels of the largest slot, number of live slots, and share of collapsed clips.
 
     A slot is alive if it wins at least `live_share` of the clip's pixels. A clip is collapsed if one slot has more than

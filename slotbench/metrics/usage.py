@@ -7,7 +7,8 @@ import math
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torchmetrics import Metric
+
+from slotbench.metrics.distinct import DistinctMetric
 
 __all__ = ["ChoiceUsage", "usage_entropy"]
 
@@ -27,7 +28,7 @@ def usage_entropy(chosen: Float[Tensor, "*others choices"]) -> Float[Tensor, ""]
     return (-torch.special.xlogy(usage, usage).sum() / math.log(choices)).to(chosen.dtype)
 
 
-class ChoiceUsage(Metric):
+class ChoiceUsage(DistinctMetric):
     """`usage_entropy` over all batches of an evaluation, and over all processes.
 
     Example:

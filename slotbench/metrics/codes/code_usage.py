@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
-from torchmetrics import Metric
 
 from slotbench.metric_info import MetricInfo
+from slotbench.metrics.distinct import DistinctMetric
 
 __all__ = ["CODE_USE", "MOST_PAIRED", "CodeUsage"]
 
@@ -24,7 +24,7 @@ CODE_USE = (
 """How codes are used."""
 
 
-class CodeUsage(Metric):
+class CodeUsage(DistinctMetric):
     """Counts of codes, and of pairs of neighbours in a row, over everything that all processes have seen.
 
     Entropies are in nats per code and those of the counts themselves, so that no predictor of the kind does better on

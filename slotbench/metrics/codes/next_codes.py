@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 from torch.nn import functional as F
-from torchmetrics import Metric
 
 from slotbench.metric_info import MetricInfo, Reference
+from slotbench.metrics.distinct import DistinctMetric
 
 __all__ = ["NEXT_CODES", "NextCodes", "share_of_repeats"]
 
@@ -18,7 +18,7 @@ NEXT_CODES = (MetricInfo("cross_entropy", "cross-entropy of codes", False, unit=
 _HALVINGS = 60
 
 
-class NextCodes(Metric):
+class NextCodes(DistinctMetric):
     """Cross-entropy in nats per code of the codes of a next frame, over everything that all processes have seen.
 
     Baselines are counted on the same codes, so that no predictor of the kind does better on them: the entropy of single

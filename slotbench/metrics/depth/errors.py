@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torchmetrics import Metric
+
+from slotbench.metrics.distinct import DistinctMetric
 
 __all__ = ["DEPTH_ERRORS", "DepthErrors"]
 
@@ -13,7 +14,7 @@ DEPTH_ERRORS = ("depth_abs_rel", "depth_rmse", "depth_log_rmse")
 """The errors, in the order of `DepthErrors.compute`."""
 
 
-class DepthErrors(Metric):
+class DepthErrors(DistinctMetric):
     """Errors of depth over every counted pixel that all processes have seen; sums alone are kept.
 
         depth_abs_rel   mean of |p - d| / d

@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 from torch.nn import functional as F
-from torchmetrics import Metric
+
+from slotbench.metrics.distinct import DistinctMetric
 
 __all__ = ["CellIdentity", "IdentityRule", "consistency", "objects_of_cells", "shift_correlation", "shuffled_in_time"]
 
@@ -126,7 +127,7 @@ def _summed_over_shifts(images: Float[Tensor, "*batch height width"]) -> Float[T
     return sums.view(images.shape)
 
 
-class CellIdentity(Metric):
+class CellIdentity(DistinctMetric):
     """Means over cells and clips: ACL, MCL, the share of frames in which a cell shows an object, and a baseline.
 
     The share stands beside the lengths because a cell that never shows an object is consistent too. "acl_shuffled" and

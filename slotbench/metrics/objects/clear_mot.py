@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
-from torchmetrics import Metric
 
 from slotbench.metrics.contingency import counted, frame_tables, integer_ids, masks_to_labels
+from slotbench.metrics.distinct import DistinctMetric
 from slotbench.metrics.tracking import Tracking, TrackingRule, track
 
 __all__ = ["DARK", "ClearMOT", "track_labels"]
@@ -30,7 +30,7 @@ def track_labels(
     return labels if frames is None else labels.masked_fill(frames.amax(-3) <= dark, 0)
 
 
-class ClearMOT(Metric):
+class ClearMOT(DistinctMetric):
     """MOTA, MOTP and the errors they are made of, over all clips: 1 - (misses + switches + false positives) / objects.
 
     Predicted label 0 is no track; every other label is one, the same in all frames of a clip.

@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
-from torchmetrics import Metric
 
 from slotbench.interfaces import unit_frames
+from slotbench.metrics.distinct import DistinctMetric
 
 __all__ = ["ForegroundF1", "soft_counts", "soft_f1"]
 
@@ -40,7 +40,7 @@ def soft_f1(counts: Float[Tensor, "*batch 3"]) -> Float[Tensor, "*batch"]:
     return 2 * precision * recall / (precision + recall + _EPSILON)
 
 
-class ForegroundF1(Metric):
+class ForegroundF1(DistinctMetric):
     """Soft F1 of each predicted frame, from counts over all clips, and its mean over the horizon.
 
     The author's is the mean over batches of the F1 of a batch; with one batch it is the same.

@@ -120,11 +120,11 @@ class RunRecord(Callback):
         return float(self._before.get("seconds", 0)) + time.monotonic() - self._started
 
     def _headlines(self, module: LightningModule) -> list[dict[str, Any]]:
-        """The task's headlines, with the baselines of the record until the task has computed them anew."""
+        """The task's headlines, with the baselines and notes of the record until the task has computed them anew."""
         before = {headline["metric"]: headline for headline in self._folder.info.get("headlines", [])}
-        kept: dict[str, Any] = {"baselines": {}, "oracles": {}}
+        kept: dict[str, Any] = {"baselines": {}, "oracles": {}, "note": ""}
         return [
-            one | {key: one[key] or before.get(one["metric"], kept).get(key, {}) for key in kept}
+            one | {key: one[key] or before.get(one["metric"], kept).get(key, kept[key]) for key in kept}
             for one in headline_records(module)
         ]
 

@@ -48,6 +48,10 @@ def print_scores(found: FileScores, masks: Path) -> None:
             table.add_row(heading, cells[0], half, *cells[1:])
     special = [f"{count:,} {what}" for what, count in found.special.items() if count and " " in what]
     after = [_clips_of(found), *([f"special: {', '.join(special)}"] if special else [])]
+    scopes = [(few, found.special[f"{scope}s"], scope) for scope in _SCOPES if (few := _few_objects(found, scope))]
+    if scopes:
+        left_out = ", ".join(f"{few:,} of {samples:,} {scope}s" for few, samples, scope in scopes)
+        after.append(f"not in FG-ARI, 2 objects or more: {left_out}")
     if found.uncovered:
         counted = "one segment more" if found.rules.uncovered == "background" else "counted nowhere"
         after.append(f"{found.uncovered:,} pixels are no slot's: {counted} (--uncovered)")
@@ -145,6 +149,10 @@ def _clips_of(found: FileScores) -> str:
     sizes = ", ".join(f"{height} x {width}" for height, width in list(found.sizes)[:3])
     slots = f"{min(found.slots)} to {max(found.slots)}"
     return f"{len(found.names):,} clips, {found.frames:,} frames of {sizes} pixels, {slots} slots a clip"
+
+
+def _few_objects(found: FileScores, scope: str) -> int:
+    return found.special[f"{scope}s without objects"] + found.special[f"{scope}s with one object"]
 
 
 def _matched(counts: Mapping[str, Any]) -> str:

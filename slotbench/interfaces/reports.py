@@ -37,7 +37,7 @@ __all__ = [
 class Headline:
     """A number worth a line in the final report, beside those of baselines and oracles by their names.
 
-    `metric` is its logged key, and `needs` says how to get a value where there may be none.
+    `metric` is its logged key, `needs` says how to get a value where there may be none, and `note` what it leaves out.
     """
 
     metric: str
@@ -46,6 +46,7 @@ class Headline:
     higher_is_better: bool = True
     needs: str | None = None
     oracles: dict[str, float] = field(default_factory=dict)
+    note: str = ""
 
 
 class Recording(ABC):

@@ -157,12 +157,16 @@ class DiscoveryScores(Scores):
             for name, metric in segmentation.by_name().items():  # type: ignore[operator, union-attr]
                 values[f"{name}/{masks}"] = float(metric.compute())
                 if isinstance(metric, FGARI):
-                    values[f"fg_ari_several/{metric.scope}/{masks}"] = metric.mean_of_several()
+                    values[several_of(f"{name}/{masks}")] = metric.mean_of_several()
+                    self.notes[several_of(name)] = _left_out(metric)
         for masks, occupancy in self.occupancies.items():
             values |= {f"{name}/{masks}": float(value) for name, value in occupancy.compute().items()}  # type: ignore[operator]
         for baseline, segmentation in self.baselines.items():
             for name, metric in segmentation.by_name().items():  # type: ignore[operator, union-attr]
-                values[Reference("baseline", name, baseline)] = float(metric.compute())
+                reference = Reference("baseline", name, baseline)
+                values[reference] = float(metric.compute())
+                if isinstance(metric, FGARI):
+                    values[several_of(reference)] = metric.mean_of_several()
         values |= {f"{name}/frame": float(metric.compute()) for name, metric in self.frames.items()}  # type: ignore[operator]
         for masks, clips in _of_all_processes(self._tracking).items() if self.tracks else ():
             values |= {f"{name}/{masks}": one.mean for name, one in summaries(clips).items() if one.beyond is None}
@@ -185,6 +189,19 @@ class DiscoveryScores(Scores):
 
     def _add_frames(self, name: str, values: Tensor) -> None:
         _made(self.frames, name, Mean, values).update(values)
+
+
+def several_of(name: str) -> str:
+    """The name of FG-ARI over samples with at least two visible objects, beside that over all."""
+    if isinstance(name, Reference):
+        return Reference(name.kind, several_of(name.of), name.by)
+    return name.replace("fg_ari/", "fg_ari_several/", 1)
+
+
+def _left_out(metric: FGARI) -> str:
+    counts = metric.counts()
+    samples, few = counts["samples"], counts["samples"] - counts["several_objects"]
+    return f"without {few:,} of {samples:,} {metric.scope}s, which show fewer than 2 objects" if few else ""
 
 
 def _made(table: nn.ModuleDict, name: str, kind: type[_Module], like: Tensor, *arguments: Any) -> _Module:

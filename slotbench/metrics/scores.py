@@ -46,18 +46,26 @@ class Score:
         masks = self.name.rpartition("/")[2]
         return MetricInfo(self.name, self.label, self.higher_is_better, masks=masks if masks in MASKS else "")
 
-    def headline(self, stage: Stage, references: Mapping[Reference, float], pseudo_masks: bool = False) -> Headline:
-        """The headline of a stage."""
+    def headline(
+        self,
+        stage: Stage,
+        references: Mapping[Reference, float],
+        pseudo_masks: bool = False,
+        notes: Mapping[str, str] = {},
+    ) -> Headline:
+        """The headline of a stage; `notes` are those of `Scores`."""
         label = self.label
         if pseudo_masks and self.of_masks:
             label += " (against pseudo masks)"
         known = references if self.stage in (None, stage) else {}
+        of = self.references or self.name
         found: dict[str, dict[str, float]] = {"baseline": {}, "oracle": {}}
         for name, value in known.items():
-            if name.of == (self.references or self.name):
+            if name.of == of:
                 found[name.kind][name.by] = value
         metric = f"{self.stage or stage}/{self.name}"
-        return Headline(metric, label, found["baseline"], self.higher_is_better, self.needs, found["oracle"])
+        baselines, oracles = found["baseline"], found["oracle"]
+        return Headline(metric, label, baselines, self.higher_is_better, self.needs, oracles, notes.get(of, ""))
 
 
 class Scores(nn.Module, ABC):
@@ -69,11 +77,13 @@ class Scores(nn.Module, ABC):
 
     Attributes:
         references: baselines and oracles, once they have been scored.
+        notes: which samples the latest scores leave out, by the name that their references are logged under.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.references: dict[Reference, float] = {}
+        self.notes: dict[str, str] = {}
         self._restored = False
         self.metrics = nn.ModuleDict()
         self.lpips: Callable[[Tensor, Tensor], Tensor] | None = None

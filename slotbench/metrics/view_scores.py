@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from slotbench.metric_info import MetricInfo, Reference
 from slotbench.metrics.contingency import Labels, counted
 from slotbench.metrics.depth.errors import DEPTH_ERRORS, DepthErrors
-from slotbench.metrics.discovery_scores import DiscoveryScores
+from slotbench.metrics.discovery_scores import DiscoveryScores, several_of
 from slotbench.metrics.frames import MAX_PSNR, frame_metrics
 from slotbench.metrics.means import Mean
 from slotbench.metrics.segmentation import FGARI, Scope
@@ -53,7 +53,7 @@ class NovelViewScores(DiscoveryScores):
     decoder and data have depth (see `DepthErrors`). Segmentation scores over all cameras, shown and held out, are those
     of `DiscoveryScores` with four scopes: `frame` for each camera and step alone, `video` for a camera over all steps,
     `step` for a step over all cameras, `scene` for all together; `fg_ari/scene/held_out` is of the held-out cameras
-    alone. Baselines: `baseline/<score>/<name>`.
+    alone, as is `fg_ari_several/scene/held_out`. Baselines: `baseline/<score>/<name>`.
     """
 
     scopes: ClassVar[tuple[Scope, ...]] = ("scene", "step", "video", "frame")
@@ -120,7 +120,9 @@ class NovelViewScores(DiscoveryScores):
     def compute(self) -> dict[str, float]:
         """Every score that there is, by name; what has no sample is left out."""
         values = {name: float(metric.compute()) for name, metric in self.images.items()}  # type: ignore[operator]
-        values |= {name: float(metric.compute()) for name, metric in self.held_out.items()}  # type: ignore[operator]
+        for name, metric in self.held_out.items():
+            assert isinstance(metric, FGARI)
+            values |= {name: float(metric.compute()), several_of(name): metric.mean_of_several()}
         for cameras, errors in self.depths.items():
             found = errors.compute()  # type: ignore[operator]
             values |= {f"{name}/{cameras}": float(value) for name, value in found.items()}

@@ -42,6 +42,8 @@ def score_table(headlines: Sequence[Mapping[str, Any]], metrics: dict[str, Any])
         value, higher = real(metrics.get(headline["metric"])), bool(headline.get("higher_is_better", True))
         baselines, oracles = split_references(headline)
         name = Text(headline.get("label") or headline["metric"])
+        if note := headline.get("note"):
+            name.append(f"\n  {note}", style="dim")
         if value is None and headline.get("needs"):
             table.add_row(name, Text("unavailable", style="dim"), Text(f"needs {headline['needs']}", style="dim"))
             continue

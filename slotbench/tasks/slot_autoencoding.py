@@ -86,7 +86,7 @@ class SlotAutoencoding(AutoencodingTask):
 
     @property
     def reported(self) -> tuple[Score, ...]:
-        """FG-ARI, mIoU and ARI per video beside baselines, occupancy, and the quality of frames, if it is frames."""
+        """Segmentation per video beside baselines, occupancy, and the quality of frames, if it is frames."""
         scores = (
             *mask_headlines(),
             Score("largest_slot/decoder", "share of the largest slot", higher_is_better=False),

@@ -196,9 +196,9 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
     def headlines(self) -> list[Headline]:
         """The scores that are `reported`, of the stage that was evaluated last, with baselines and oracles."""
         scores = self.scores_of(self._stage)
-        references = {} if scores is None else scores.references
+        references, notes = ({}, {}) if scores is None else (scores.references, scores.notes)
         pseudo = getattr(self._data, "pseudo_masks", False)
-        return [score.headline(self._stage, references, pseudo) for score in self.reported]
+        return [score.headline(self._stage, references, pseudo, notes) for score in self.reported]
 
     def metric_infos(self, names: Iterable[str]) -> dict[str, MetricInfo]:
         """What logged scores are, by their names without the stage: as `Scores` and `reported` declare them."""

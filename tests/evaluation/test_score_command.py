@@ -169,6 +169,7 @@ def test_baselines_stand_beside_the_masks_and_the_table_has_them(scored, written
     assert f"FG-ARI per video ↑ {means(scored)['fg_ari/video']:.3f}" in printed
     assert "4 clips, 28 frames of 24 x 24 pixels, 3 to 4 slots a clip" in printed
     assert "first masks kept" in printed
+    assert "not in FG-ARI, 2 objects or more: 4 of 28 frames" in printed
 
 
 def test_the_record_says_what_was_scored_and_how(written):

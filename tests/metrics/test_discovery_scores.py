@@ -1,15 +1,20 @@
 """All scores of object discovery at once."""
 
+import io
+from dataclasses import asdict
+
 import pytest
 import torch
+from rich.console import Console
 
 from slotbench.interfaces import VideoBatch
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.frames import frame_psnr, frame_ssim
-from slotbench.metrics.mask_metrics import mask_headlines, mask_score_infos
+from slotbench.metrics.mask_metrics import mask_headline, mask_headlines, mask_score_infos
 from slotbench.metrics.objects.clear_mot import ClearMOT
 from slotbench.metrics.segmentation import FGARI, MatchedIoU
 from slotbench.metrics.view_scores import NovelViewScores
+from slotbench.runs.headlines import score_table
 
 
 @pytest.fixture
@@ -92,6 +97,26 @@ def test_several_objects_are_averaged_apart():
     values = scores.compute()
     assert values["fg_ari/video/decoder"] == 0.5
     assert values["fg_ari_several/video/decoder"] == 0
+
+
+def test_views_that_show_no_two_objects_do_not_count_and_are_counted():
+    true = torch.zeros(2, 3, 3, 2, 2, dtype=torch.int64)  # batch time views height width
+    true[:, :, 0, 0], true[:, :, 0, 1], true[:, :, 1, 0] = 1, 2, 3  # the third camera sees nothing
+    scores = NovelViewScores(200)
+    scores.update_views(true, 4, true, shown=1)
+    scores.update_baseline("one slot", torch.zeros_like(true), true)
+    values = scores.close()
+    for scope, floor in {"frame": 2 / 3, "video": 2 / 3, "step": 0, "scene": 0, "scene/held_out": 1}.items():
+        assert values[f"baseline/fg_ari/{scope}/one slot"] == pytest.approx(floor)
+        assert values.get(f"baseline/fg_ari_several/{scope}/one slot", 0) == 0
+    assert "fg_ari_several/scene/held_out" not in values, "they show one object"
+    for scope, note in {"frame": "without 12 of 18 frames, which show fewer than 2 objects", "step": ""}.items():
+        headline = mask_headline("fg_ari_several", "decoder", "told apart", scope)
+        found = headline.headline("val", scores.references, notes=scores.notes)
+        assert (found.note, found.higher_is_better, found.baselines) == (note, True, {"one slot": 0})
+        shown = Console(width=120, file=io.StringIO(), record=True)
+        shown.print(score_table([asdict(found)], {found.metric: 0.5}))
+        assert note in shown.export_text()
 
 
 def baselines_of(clips, bound, order=(0, 1, 2), numbered=True):

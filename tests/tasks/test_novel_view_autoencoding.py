@@ -159,9 +159,10 @@ def test_baselines_stand_beside_the_scores(data):
     assert set(headlines["val/psnr/held_out"].baselines) == {"white", "truth"}
     assert headlines["val/psnr/held_out"].baselines["truth"] == 100
     assert headlines["val/psnr_foreground/held_out"].baselines["white"] < 30
-    assert {"grid 1x2", "k-means colour", "k-means colour + position"} <= set(
-        headlines["val/fg_ari/scene/decoder"].baselines
-    )
+    for scope in ("frame", "video", "step", "scene"):
+        baselines = headlines[f"val/fg_ari_several/{scope}/decoder"].baselines
+        assert {"grid 1x2", "k-means colour", "k-means colour + position"} <= set(baselines)
+        assert baselines["one slot"] == 0
     # spheres of three colours that the same cameras see
     assert found["val/baseline/fg_ari/scene/k-means colour"] > 0.5
     infos = task.metric_infos(name.removeprefix("val/") for name in found)

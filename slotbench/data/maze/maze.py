@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -109,9 +110,13 @@ class Maze(SimulatedData):
         )
 
     def baseline_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
-        """The mean frame of the context."""
-        mean = batch.pixels[:, :context].mean(1, keepdim=True)
-        return {"mean frame of the context": mean.expand(-1, horizon, -1, -1, -1)}
+        """The mean frame of the context and, where actions or poses say the way, its frame of the nearest pose."""
+        seen = batch.pixels[:, :context]
+        found = {"mean frame of the context": seen.mean(1, keepdim=True).expand(-1, horizon, -1, -1, -1)}
+        if self.conditioning != "none":
+            nearest = _nearest_poses(batch.objects["poses"], context, horizon)
+            found["frame of the nearest pose"] = seen[torch.arange(len(seen), device=seen.device)[:, None], nearest]
+        return found
 
     def oracle_predictions(self, batch: VideoBatch, context: int, horizon: int) -> dict[str, Tensor]:
         """The true geometry, with the colours that were in view in the context, in its last frames, or none.
@@ -209,3 +214,12 @@ def _last_in_view(
     for step, frame in enumerate(shown.unbind(1)):
         table.scatter_(1, frame.flatten(1) + 1, value=step)
     return table.gather(1, asked.flatten(1) + 1).view_as(asked)
+
+
+def _nearest_poses(
+    poses: Float[Tensor, "batch frames 3"], context: int, horizon: int
+) -> Integer[Tensor, "batch horizon"]:
+    """The context frame nearest to each later one: distance in cells plus one less the cosine of headings."""
+    seen, asked = poses[:, None, :context], poses[:, context : context + horizon, None]
+    turn = (seen[..., 2] - asked[..., 2]) * (2 * math.pi / HEADINGS)
+    return ((seen[..., :2] - asked[..., :2]).norm(dim=-1) / 4 + 1 - turn.cos()).argmin(-1)

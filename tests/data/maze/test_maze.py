@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 
 from slotbench.data.base import LoaderOptions, to_unit_range
@@ -144,7 +145,10 @@ def test_oracles_are_better_the_more_they_know() -> None:
     data, batch = clips(count=6, num_frames=160, rooms=2)
     batch = to_unit_range(batch)
     true = batch.frames[:, 100:150]
-    found = data.oracle_predictions(batch, 100, 50) | data.baseline_predictions(batch, 100, 50)
+    simple = data.baseline_predictions(batch, 100, 50)
+    nearest = simple.pop("frame of the nearest pose")
+    assert (nearest - true).square().mean() < (simple["mean frame of the context"] - true).square().mean()
+    found = data.oracle_predictions(batch, 100, 50) | simple
     errors = {name: float((frames - true).square().mean()) for name, frames in found.items()}
     order = ["mean frame of the context", "geometry alone"]
     order += [f"colours of the {name}" for name in ("last 8 frames", "last 32 frames", "context")]
@@ -157,6 +161,21 @@ def test_oracles_are_better_the_more_they_know() -> None:
             [[[s in seen or s < 0 for s in row] for row in frame] for frame in surfaces[clip, 100:103]]
         )
         assert known[clip, :3].all(1)[shown].all()
+
+
+@pytest.mark.parametrize("conditioning", ["none", "action", "pose"])
+def test_the_frame_of_the_nearest_pose_is_a_baseline_where_the_way_is_given(conditioning) -> None:
+    data, batch = clips(count=2, rooms=2, conditioning=conditioning)
+    found = data.baseline_predictions(batch, 24, 12)
+    assert ("frame of the nearest pose" in found) == (conditioning != "none")
+    if conditioning == "none":
+        return
+    for clip, poses in enumerate(batch.objects["poses"].tolist()):
+        for step, (x, y, heading) in enumerate(poses[24:36]):
+            away = [math.hypot(x - a, y - b) / 4 + 1 - math.cos((heading - c) * math.pi / 8) for a, b, c in poses[:24]]
+            nearest = {i for i in range(24) if away[i] < min(away) + 1e-6}
+            shown = found["frame of the nearest pose"][clip, step]
+            assert any(torch.equal(shown, batch.pixels[clip, i]) for i in nearest)
 
 
 def test_vectors_are_mapped_linearly_and_a_masked_one_has_a_row_of_its_own() -> None:

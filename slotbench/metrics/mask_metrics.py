@@ -32,7 +32,7 @@ def mask_headline(name: str, masks: str, label: str, scope: str = "video") -> Sc
         label: what it is, in a few words.
         scope: what is pooled.
     """
-    higher = any(info.name == name and info.higher_is_better for info in mask_score_infos())
+    higher = bool({info.name: info for info in mask_score_infos()}[name].higher_is_better)
     return Score(f"{name}/{scope}/{masks}", label, higher, references=f"{name}/{scope}", of_masks=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from lightning.pytorch import Callback
 from tiny_run import TinyTask, fit
 
 from slotbench.callbacks.run_record import RunRecord
+from slotbench.interfaces import Headline
 from slotbench.runs.folder import RunFolder
 
 
@@ -56,10 +58,16 @@ def test_parameters_are_counted_per_part(folder: RunFolder) -> None:
     assert folder.info["parameters"] == {"encoder": 48 * 4 + 4, "decoder": 4 * 48 + 48, "total": 196 + 240}
 
 
+class LeavesOut(TinyTask):
+    def headlines(self) -> list[Headline]:
+        return [replace(one, note="without 3 of 4") for one in super().headlines()]
+
+
 def test_headlines_have_the_baselines_that_validation_found(folder: RunFolder) -> None:
-    fit(folder, TinyTask(), max_steps=4)
+    fit(folder, LeavesOut(), max_steps=4)
+    fit(folder, TinyTask(), max_steps=1, limit_val_batches=0)  # has none of its own yet
     (headline,) = folder.info["headlines"]
-    assert headline["metric"] == "val/score"
+    assert (headline["metric"], headline["note"]) == ("val/score", "without 3 of 4")
     assert headline["baselines"] == {"always grey": 0.9, "always black": 0.7}
     assert headline["higher_is_better"] is True
 

@@ -163,6 +163,10 @@ def test_baselines_stand_beside_the_scores(data):
         baselines = headlines[f"val/fg_ari_several/{scope}/decoder"].baselines
         assert {"grid 1x2", "k-means colour", "k-means colour + position"} <= set(baselines)
         assert baselines["one slot"] == 0
+    assert "val/fg_ari_several/scene/held_out" in found
+    task.scores_of("val").notes["fg_ari_several/frame"] = "without 3 of 4 frames"
+    notes = {headline.metric: headline.note for headline in task.headlines() if headline.note}
+    assert notes == {"val/fg_ari_several/frame/decoder": "without 3 of 4 frames"}
     # spheres of three colours that the same cameras see
     assert found["val/baseline/fg_ari/scene/k-means colour"] > 0.5
     infos = task.metric_infos(name.removeprefix("val/") for name in found)

@@ -14,14 +14,18 @@ _PATHS = re.compile(
 
 
 def shortest_keys(keys: Sequence[str], taken: Collection[str] = ()) -> dict[str, str]:
-    """Whole key -> its shortest ending that no other of the keys has and that is not `taken`; itself if there is none.
+    """Whole key -> its shortest ending that no other key has, is not `taken` and no place in a list; else itself.
 
     >>> shortest_keys(["model.core.dim", "model.encoder.dim", "data.size"])
     {'model.core.dim': 'core.dim', 'model.encoder.dim': 'encoder.dim', 'data.size': 'size'}
     """
 
     def is_free(end: str, key: str) -> bool:
-        return end not in taken and not any(f".{other}".endswith(f".{end}") for other in keys if other != key)
+        return (
+            not end[0].isdigit()
+            and end not in taken
+            and not any(f".{other}".endswith(f".{end}") for other in keys if other != key)
+        )
 
     short = {}
     for key in keys:

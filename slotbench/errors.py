@@ -34,7 +34,10 @@ class DataFilesError(FileError):
 def did_you_mean(given: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """ "; did you mean NEAREST?", or nothing if no known word is near."""
     by_lower = {word.lower(): word for word in known}
-    near = difflib.get_close_matches(given.lower(), by_lower, n=1, cutoff=cutoff)
+    given = given.lower()
+    near = difflib.get_close_matches(given, by_lower, n=1, cutoff=0.8)
+    near = near or [word for word in by_lower if given.endswith(f"_{word}")]  # slot_dim, where it is dim
+    near = near or difflib.get_close_matches(given, by_lower, n=1, cutoff=cutoff)
     return f"; did you mean {by_lower[near[0]]}?" if near else ""
 
 

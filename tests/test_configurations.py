@@ -17,6 +17,7 @@ from slotbench.configurations import shortest_keys
         (["model.core", "model.core.dim"], ["core", "dim"]),
         (["a.b.c", "b.c"], ["a.b.c", "b.c"]),
         (["dim", "core.dim"], ["dim", "core.dim"]),
+        (["optimizer.betas.0", "data.size"], ["betas.0", "size"]),
     ],
 )
 def test_keys_are_as_short_as_they_can_be(keys, short):

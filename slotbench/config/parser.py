@@ -19,7 +19,7 @@ from slotbench import __version__, registry
 from slotbench.config.options import RunOptions, flags
 from slotbench.config.policy import apply_policy
 from slotbench.config.slips import options_of, sentence
-from slotbench.config.tree import Given
+from slotbench.config.tree import Given, set_element
 from slotbench.data.base import SlotDataModule
 from slotbench.errors import UserError
 from slotbench.lightning_compat import SettledCLI
@@ -69,11 +69,15 @@ class SlotbenchCLI(SettledCLI):
 
     def yaml(self) -> str:
         """The complete configuration, registered components by their names; feeding it back gives it again."""
-        tree = yaml.safe_load(self.parser_of(self._command).dump(self.values, skip_unset=False))
+        tree = self._tree()
         first = [key for key in ("seed_everything", *_PARTS) if key in tree]
         tree = _with_names({**{key: tree[key] for key in first}, **tree})
         text = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
         return f"# slotbench {__version__}\n{text}"
+
+    def _tree(self) -> dict[str, Any]:
+        tree: dict[str, Any] = yaml.safe_load(self.parser_of(self._command).dump(self.values, skip_unset=False))
+        return tree
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
         """Only the command that runs: building the parsers of all four takes longer."""
@@ -93,6 +97,12 @@ class SlotbenchCLI(SettledCLI):
         """Parses the arguments; a refusal becomes a sentence."""
         try:
             self.config = _without_enums(parser.parse_args(args))
+            if self._given.elements:
+                tree = self._tree()
+                for one in self._given.elements:
+                    set_element(tree, one)
+                words = [self._command, "--config", yaml.safe_dump(tree)]
+                self.config = _without_enums(parser.parse_args(words))
         except _ParserRefusal as refusal:
             own = self.parser_of(self._command).get_defaults().keys()
             raise UserError(sentence(str(refusal), [*own, *options_of(self._given.tree), *flags()])) from refusal

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from jsonargparse import Namespace
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import Checkpoint, ProgressBar
+from lightning.pytorch.callbacks import Checkpoint, ProgressBar, Timer
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning_utilities.core.rank_zero import rank_zero_only
@@ -139,7 +139,7 @@ class _RunningCLI(SlotbenchCLI):
             raise
         except (ValueError, TypeError) as error:
             inner = raised_by_component(error)
-            if not isinstance(inner, ValueError | UserError):
+            if not isinstance(inner, ValueError | UserError | MisconfigurationException):
                 raise
             raise UserError(" ".join(str(inner).split())) from error
 
@@ -219,6 +219,10 @@ def _check_training(task: Task, trainer: Namespace) -> None:
     if on_cpu and devices.isdecimal() and int(devices) > most:
         what = f"{int(devices):,} processes on the CPU"
         raise UserError(lines(what, key="trainer.devices", expected=f"at most {most}, {_PROCESSES_PER_CORE} a core"))
+    try:
+        Timer(trainer.get("max_time"))
+    except (MisconfigurationException, TypeError) as error:
+        raise UserError(lines(str(error), key="trainer.max_time")) from error
     steps, epochs = trainer.get("max_steps", -1), trainer.get("max_epochs")
     endless = steps == -1 and (epochs == -1 or (epochs is None and trainer.get("max_time") is not None))
     # of epochs the number of batches is not known yet: the schedule is asked when the training starts

@@ -9,6 +9,7 @@ import re
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from textwrap import shorten
 from typing import Any, get_type_hints
 
 from slotbench import registry
@@ -20,7 +21,8 @@ _KEY = re.compile(r'Parser key "([\w.+]+)"')
 _CLASS = re.compile(r"class_path(?: |=)'([\w.]+)'")
 _UNKNOWN = re.compile(r"(?:Group '(?P<group>[\w.]+)' does not accept o|accept o|O)ption '(?P<name>[\w.+]+)'")
 _UNRECOGNIZED = re.compile(r"[Uu]nrecognized arguments: (?P<dashes>-*)(?P<name>[^\s=]*)")
-_EXPECTED = re.compile(r"Expected an? (?:<class '([\w.]+)'>|typing\.Literal\[(.*?)\])")
+_EXPECTED = re.compile(r"Expected (?:an? )?(?:<class '([\w.]+)'>|typing\.Literal\[(.*?)\]|(tuple with \d+ elements))")
+_BELOW = re.compile(r"NestedArg\(key='([\w.]+)', val=")
 _GIVEN = re.compile(r"(?:Given value|Got value): (.*?)(?:\. Got value: .*)?$", re.MULTILINE)
 _DENIED = re.compile(r"Importing '([\w.]+)' is not allowed")
 _REQUIRED = re.compile(r"arguments are required: ([\w., ]+)")
@@ -35,11 +37,15 @@ def sentence(message: str, options: Sequence[str]) -> str:
         options: the parser's own, without dashes, and those of the run.
     """
     # a list of classes is tried as one class too, and that is refused in words that help nobody
-    message = message.partition("Problem with given class_path 'lightning.Callback'")[0]
-    keys, classes = _KEY.findall(message), _CLASS.findall(message)
+    message, _, rest = message.partition("Problem with given class_path 'lightning.Callback'")
+    required = _REQUIRED.search(message)
+    keys, classes = _KEY.findall(message), _CLASS.findall(message[: required.start()] if required else message)
     owner = classes[-1] if classes else ""
     key = ".".join(keys)
-    if denied := _DENIED.search(message):
+    inner = message[message.rindex("Parser key") :] if keys else message
+    given = _GIVEN.search(inner) or _GIVEN.search(rest)
+    below = given and _BELOW.match(given[1])
+    if (denied := _DENIED.search(message)) and not below:
         path = denied[1]
         allow = f"--allow-import {path.rpartition('.')[0]}  (only if you trust what it runs)"
         return lines(
@@ -53,22 +59,24 @@ def sentence(message: str, options: Sequence[str]) -> str:
         known = argument_names(owner)
         near = did_you_mean(name, known) or did_you_mean(f".{name}", [one for one in known if one.endswith(f".{name}")])
         return lines(f"{_short(owner)} has no argument {name}{near}", key=f"{key}.{name}", arguments=listing(known))
-    inner = message[message.rindex("Parser key") :] if keys else message
-    given = _GIVEN.search(inner)
-    required = _REQUIRED.search(message)
+    if below:
+        return lines(f"{keys[-1]} has no setting {below[1]}", key=f"{key}.{below[1]}")
     part = required[1].rpartition(".")[2].strip() if required else key
     nameless = not owner if required else given is not None and given[1].startswith("{'init_args'")
     if part in ("model", "data") and nameless:
         return f"the configuration names no {'task' if part == 'model' else 'data set'}: expected --{part} NAME"
     if required:
         return lines(f"{_short(owner)} needs {part}", expected=f"--{key}.{part.partition(',')[0]} VALUE")
-    if missing := _NOT_IMPORTED.search(message):
+    # what follows is expected of the part that the setting belongs to
+    expected = [next(filter(None, found)) for found in _EXPECTED.findall(inner[: given and given.end()])]
+    if (missing := _NOT_IMPORTED.search(message)) and not {"int", "float"} & {*expected}:
         return lines(f"no class named {missing[1]}", key=key)
-    expected = [next(filter(None, found)) for found in _EXPECTED.findall(inner)]
-    if expected and given:
-        of = f" of {_short(owner)}" if owner else ""
-        wanted = " or ".join("null" if one == "NoneType" else one for one in dict.fromkeys(expected))
-        return lines(f"{keys[-1]}{of} cannot be {given[1].strip()}", key=key, expected=wanted)
+    if given:
+        of, value = f" of {_short(owner)}" if owner else "", shorten(given[1], 200, placeholder=" ...")
+        a_list = "a list" if value[:1] in "{[N" else f"a list, as [{value.strip('()')}]"
+        in_yaml = {"NoneType": "null", "tuple": a_list, "list": a_list}
+        wanted = " or ".join(in_yaml.get(one, one) for one in dict.fromkeys(expected))
+        return lines(f"{keys[-1]}{of} cannot be {value}", key=key, expected=wanted.replace("tuple with", "a list of"))
     return message
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 import yaml
@@ -17,11 +18,13 @@ from slotbench import registry
 from slotbench.errors import FileError, UserError, did_you_mean, lines
 from slotbench.io import read_text
 
-__all__ = ["Given", "Typed", "config_files", "lay_over", "read_config", "read_tree", "typed_settings"]
+__all__ = ["Given", "Typed", "config_files", "lay_over", "read_config", "read_tree", "set_element", "typed_settings"]
 
 _SILENT = ("class_path", "init_args")  # words of a key that add nothing to the rest of it
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_OPTION = re.compile(r"--?(?!inf\b|nan\b)[A-Za-z]")
+_PLACE = re.compile(r"-?\d+")
 # the last word of a key -> the kind of component that stands there
 _KINDS = {singular: kind for kind, singular in registry.KINDS.items()} | {"model": "tasks", "data": "datasets"}
 
@@ -35,11 +38,12 @@ class Typed(NamedTuple):
 
 
 class Given(NamedTuple):
-    """The tree of a command line and its files, the words left to the parser, and what is typed, by its key."""
+    """The tree of a command line and its files, the words left to the parser, what is typed, and elements of lists."""
 
     tree: dict[str, Any]
     rest: list[str]
     typed: dict[str, str | None]
+    elements: list[Typed]
 
 
 def typed_settings(arguments: Sequence[str]) -> Iterator[Typed]:
@@ -52,11 +56,11 @@ def typed_settings(arguments: Sequence[str]) -> Iterator[Typed]:
         if not option.startswith("-"):
             yield Typed((), words[0], words)
             continue
-        if not equals and index < len(arguments) and not re.match(r"--?[A-Za-z]", arguments[index]):
+        if not equals and index < len(arguments) and not _OPTION.match(arguments[index]):
             value = arguments[index]
             words.append(value)
             index += 1
-        key = "config" if option == "-c" else option.lstrip("-")
+        key = "config" if option == "-c" else re.sub(r"\[(-?\d+)\]", r".\1", option.lstrip("-"))
         parts = tuple(part for part in key.split(".") if part not in _SILENT)
         yield Typed(parts, value if equals or len(words) > 1 else None, words)
 
@@ -85,13 +89,35 @@ def read_tree(arguments: Sequence[str]) -> Given:
     named = [(one.key[-1], one.value) for one in settings if one.key[:1] in (("model",), ("data",))]
     for key, name in (*named, *((key, name) for key, _, name in _parts(tree))):
         _check_name(key, name)
-    rest = [one for one in settings if not _set(tree, one)]
+    elements = [one for one in settings if any(map(_PLACE.fullmatch, one.key))]
+    rest = [one for one in settings if one not in elements and not _set(tree, one)]
     _name_classes(tree)
-    for name in sorted(set(_names_in([tree, *(one.value for one in rest)]))):
+    for name in sorted(set(_names_in([tree, *(one.value for one in (*rest, *elements))]))):
         for kind in registry.kinds_of(name):
             registry.load(kind, name)
-    typed = {".".join(one.key): one.value for one in settings}
-    return Given(tree, [word for one in rest for word in one.words], typed)
+    typed = {re.split(r"\.-?\d+\b", ".".join(one.key))[0]: one.value for one in settings}
+    # in one word: a value such as -1e-3 is no option
+    return Given(tree, ["=".join(one.words) for one in rest], typed, elements)
+
+
+def set_element(tree: dict[str, Any], one: Typed) -> None:
+    """Sets an element of a list of a complete configuration, or a setting of an element."""
+    key, place, holder = ".".join(one.key), "", {"": tree}
+    for depth, part in enumerate(one.key):
+        holder = holder[place]
+        if isinstance(holder, dict):
+            holder, place = holder.setdefault("init_args", {}) if "class_path" in holder else holder, part
+            holder.setdefault(part, {})  # of no such name: the parser says which is near
+        elif isinstance(holder, list) and _PLACE.fullmatch(part) and -len(holder) <= int(part) < len(holder):
+            place = int(part)
+        else:
+            name, found = ".".join(one.key[:depth]), shorten(str(holder), 60, placeholder=" ...")
+            expected = f"an element that is there, or the whole list: --{name} '[..., ...]'"
+            raise UserError(lines(f"{name} is {found}, without an element {part}", key=key, expected=expected))
+    if one.value is None:
+        raise UserError(f"--{key} needs a value")
+    value, is_part = _value(one), isinstance(holder[place], dict) and "class_path" in holder[place]
+    holder[place] = {"class_path": value} if is_part and isinstance(value, str) else value
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -154,11 +180,7 @@ def _set(tree: dict[str, Any], one: Typed) -> bool:
         if "class_path" in holder:
             holder["init_args"] = holder.get("init_args") or {}
             holder = holder["init_args"]
-    try:
-        value = get_loader("yaml")(one.value)
-    except yaml.YAMLError:
-        value = one.value
-    before = holder.get(name)
+    value, before = _value(one), holder.get(name)
     if value is None or (isinstance(value, dict) and "class_path" in value):
         holder[name] = value
     elif isinstance(value, str) and (name in _KINDS or (isinstance(before, dict) and "class_path" in before)):
@@ -170,6 +192,14 @@ def _set(tree: dict[str, Any], one: Typed) -> bool:
     else:
         holder[name] = one.value  # as typed: the parser knows whether a text or a number is meant
     return True
+
+
+def _value(one: Typed) -> Any:
+    """What is typed, read as YAML."""
+    try:
+        return get_loader("yaml")(one.value)
+    except yaml.YAMLError:
+        return one.value
 
 
 def _exchanged(key: str, before: Any, name: str) -> dict[str, Any]:
@@ -195,6 +225,8 @@ def _check_name(key: str, name: str | None) -> None:
 def _name_classes(tree: dict[str, Any]) -> None:
     """Names registered components by where they are defined: another module may have a class of the same name."""
     for key, holder, name in list(_parts(tree)):
+        if beside := [str(item) for item in holder or () if item not in (*_SILENT, "dict_kwargs")]:
+            raise UserError(lines(f"{beside[0]} stands beside class_path: {name}", expected="below init_args: {...}"))
         if holder is not None and (kinds := registry.kinds_of(name)):
             cls = registry.load(_KINDS[key] if _KINDS.get(key) in kinds else kinds[0], name)
             holder["class_path"] = f"{cls.__module__}.{cls.__qualname__}"

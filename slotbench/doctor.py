@@ -15,6 +15,7 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 
 from slotbench import registry
+from slotbench.errors import first_line
 
 __all__ = ["GROUPS", "Finding", "findings"]
 
@@ -38,7 +39,7 @@ def findings(runs: Path, groups: list[str] | None = None) -> Iterator[tuple[str,
             for finding in GROUPS[group](runs):
                 yield group, finding
         except Exception as error:
-            yield group, Finding(group, "broken", f"this check failed with {_first_line(error)}")
+            yield group, Finding(group, "broken", f"this check failed with {first_line(error)}")
 
 
 def _versions(runs: Path) -> Iterator[Finding]:
@@ -69,7 +70,7 @@ def _components(runs: Path) -> Iterator[Finding]:
                 registry.load(kind, name)
                 loaded.append(name)
             except registry.RegistryError as error:
-                yield Finding(name, "broken", f"{kind}: {_first_line(error.__cause__ or error)}")
+                yield Finding(name, "broken", f"{kind}: {first_line(error.__cause__ or error)}")
         yield Finding(kind, "ok", ", ".join(loaded))
 
 
@@ -181,7 +182,3 @@ def _unmet(needed: Requirement) -> str:
         return f"{needed.name} is not installed"
     fits = needed.specifier.contains(version, prereleases=True)
     return "" if fits else f"{needed.name} is {version}, and {needed.specifier} is needed"
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]

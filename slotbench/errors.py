@@ -7,7 +7,8 @@ import shutil
 import sys
 from collections.abc import Iterable
 
-__all__ = ["DataFilesError", "FileError", "UserError", "did_you_mean", "lines", "listing", "one_line", "wrapped"]
+__all__ = ["DataFilesError", "FileError", "UserError", "did_you_mean", "first_line", "lines", "listing", "one_line"]
+__all__ += ["wrapped"]
 
 _MOST_COLUMNS = 98
 
@@ -57,6 +58,15 @@ def listing(words: Iterable[str], limit: int = 30) -> str:
     words = list(words)
     rest = f", … ({len(words) - limit} more)" if len(words) > limit else ""
     return ", ".join(words[:limit]) + rest or "none"
+
+
+def first_line(error: BaseException) -> str:
+    """An exception's type and the first line of its text, if it has one that can be had."""
+    try:
+        text = str(error).strip().splitlines()
+    except Exception:
+        text = []
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
 def one_line(text: object) -> str:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from slotbench.errors import did_you_mean
+from slotbench.errors import did_you_mean, first_line
 from slotbench.sources import docstring_from_source, first_sentence
 
 KINDS = {
@@ -143,7 +143,9 @@ def load(kind: str, name: str) -> type:
         if key not in _failures:
             try:
                 _loaded[key] = _check(kind, name, _import_target(entry.target), entry.distribution)
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a script ends the process by SystemExit
                 _failures[key] = error
         if key in _failures:
             held = _failures[key]
@@ -151,7 +153,7 @@ def load(kind: str, name: str) -> type:
                 raise held
             raise RegistryError(
                 f"the {KINDS[kind]} {name} of {entry.distribution} cannot be imported from {entry.target}:\n"
-                f"  {_one_line(held)}"
+                f"  {first_line(held)}"
             ) from held
     return _loaded[key]
 
@@ -213,10 +215,10 @@ def load_file(path: str | Path) -> list[Entry]:
             sys.path.append(str(file.parent))
         try:
             importlib.import_module(module_name)
-        except RegistryError:
+        except (RegistryError, KeyboardInterrupt):
             raise
-        except Exception as error:
-            raise RegistryError(f"the plugin file {path} cannot be imported:\n  {_one_line(error)}") from error
+        except BaseException as error:
+            raise RegistryError(f"the plugin file {path} cannot be imported:\n  {first_line(error)}") from error
     made = registered_in(file)
     if not made:
         raise RegistryError(
@@ -259,9 +261,9 @@ def _with_state(entry: Entry, table: list[Entry]) -> Entry:
     try:
         entry = replace(entry, summary=first_sentence(docstring_from_source(entry.target)))
     except (OSError, ValueError, SyntaxError, ImportError) as error:
-        return replace(entry, state="broken", error=_one_line(error))
+        return replace(entry, state="broken", error=first_line(error))
     if (held := _failures.get((entry.kind, entry.target))) is not None:
-        return replace(entry, state="broken", error=_one_line(held))
+        return replace(entry, state="broken", error=first_line(held))
     return replace(entry, state="loaded") if (entry.kind, entry.target) in _loaded else entry
 
 
@@ -307,11 +309,6 @@ def _duplicate_message(found: list[Entry]) -> str:
         f"{len(found)} {found[0].kind} are named {found[0].name}: {origins}.\n"
         f"  Uninstall one of them, or write the full class path of the one that you mean."
     )
-
-
-def _one_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
 def _origin(module_name: str) -> str:

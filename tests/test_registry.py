@@ -129,6 +129,31 @@ def test_failed_import_is_held_listed_and_raised_with_its_own_traceback(site):
     assert registry.load("cores", "Good").__name__ == "Good", "a broken plugin must not harm the others"
 
 
+ENDINGS = {
+    "SystemExit": "import sys\nsys.exit(0)\n",
+    "Mute": "class Mute(Exception):\n    def __str__(self):\n        raise ValueError\n\nraise Mute\n",
+    "Outcome": "class Outcome(BaseException):\n    pass\n\nraise Outcome\n",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_plugin_that_ends_the_process_at_import_is_held_as_any_other(site, tmp_path, ending):
+    site.install("acme", "acme", ENDINGS[ending], cores="Acme = acme:Acme")
+    with pytest.raises(RegistryError, match=rf"the core Acme of acme cannot be imported from acme:Acme:\n  {ending}"):
+        registry.load("cores", "Acme")
+    assert next(entry.state for entry in registry.entries("cores") if entry.name == "Acme") == "broken"
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "ends.py").write_text(ENDINGS[ending])
+    with pytest.raises(RegistryError, match=rf"ends\.py cannot be imported:\n  {ending}"):
+        registry.load_file(tmp_path / "sub" / "ends.py")
+
+
+def test_interrupt_at_import_is_no_failure_of_the_plugin(site):
+    site.install("acme", "acme", "raise KeyboardInterrupt\n", cores="Acme = acme:Acme")
+    with pytest.raises(KeyboardInterrupt):
+        registry.load("cores", "Acme")
+
+
 @pytest.mark.parametrize(("source", "error"), [("def (\n", "SyntaxError"), (None, "ModuleNotFoundError")])
 def test_module_that_cannot_be_read_is_listed_as_broken(site, source, error):
     site.install("acme", "acme", source or "", cores="Acme = acme:Acme")

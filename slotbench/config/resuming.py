@@ -13,6 +13,7 @@ from typing import Any
 
 from filelock import BaseFileLock
 
+from slotbench.callbacks import curves
 from slotbench.config.data_paths import resolve_paths
 from slotbench.config.options import RunOptions
 from slotbench.config.policy import plugin_records
@@ -84,6 +85,8 @@ class RunPlace:
             if self.is_first:
                 step = (folder.result or {}).get("step")
                 count = f"{step:,} steps, " if isinstance(step, int) else ""
+                if not all((folder.media / name).exists() for name in ("loss.png", "metrics.png")):
+                    curves.draw_curves(folder)  # a kill came between the result and its pictures
                 print(path if self._options.quiet else f"{path} is finished: {count}result in {path / RESULT}")
             return False
         return True

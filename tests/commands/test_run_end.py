@@ -73,6 +73,16 @@ def test_a_run_killed_before_its_result_ends_like_another(whole: str, capsys: py
     assert validated(name) == [4, 6]
 
 
+@pytest.mark.parametrize("lost", ["loss.png", "metrics.png"])
+def test_a_picture_that_a_kill_after_the_result_has_lost_is_drawn_again(whole: str, lost: str) -> None:
+    name = copy(whole, f"without_{lost}")
+    picture = RunFolder.open(name).media / lost
+    picture.unlink()
+    assert run(["fit", "--resume", name]) == 0
+    assert picture.stat().st_size > 1000
+    assert validated(name) == validated(whole)
+
+
 def test_a_finished_run_that_is_trained_longer_goes_on_within_its_epoch(place: Path) -> None:
     """Six steps are an epoch of five and one more."""
     assert fit("longer") == 0

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
+
     from slotbench.components import Components
     from slotbench.data.base import SlotDataModule
     from slotbench.tasks.task import Task
@@ -58,7 +60,7 @@ def factory(name: str, /, *, kind: str | None = None, **arguments: Any) -> parti
     return partial(_component(name, kind, arguments), **arguments)
 
 
-def list(kind: str) -> Components:
+def list(kind: str = "") -> Components:
     """The installed components of a kind, each with its summary, paper and, of a core, causality; prints as a table.
 
     None is imported. A kind is one of `slotbench.registry.KINDS`, such as "cores", or "models", for the trained models
@@ -74,18 +76,19 @@ def list(kind: str) -> Components:
     return components(kind)
 
 
-def from_pretrained(source: str | Path, /) -> Task:
-    """The task of an exported model, with its weights, on the CPU and in evaluation mode.
+def from_pretrained(source: str | Path, /, device: str | torch.device = "cpu") -> Task:
+    """The task of an exported model, with its weights, on a device and in evaluation mode.
 
     Nothing in it is run: of the components that it names, those that are registered are built, and no others.
 
     Args:
         source: the name of a model that comes with slotbench, a folder that `slotbench export` wrote, or
             "hf://USER/REPO" of the Hugging Face Hub, with "@REVISION" if it is not the newest.
+        device: as torch names it, such as "cuda".
     """
     from slotbench.models.finding import from_pretrained as find
 
-    return find(source)
+    return find(source).to(device)
 
 
 def load_run(
@@ -94,8 +97,9 @@ def load_run(
     changes: Mapping[str, Any] | None = None,
     plugins: Sequence[str | Path] = (),
     allow_import: Sequence[str] = (),
+    device: str | torch.device = "cpu",
 ) -> tuple[Task, SlotDataModule]:
-    """Task and data of a recorded run, the task with the checkpoint's weights, on the CPU and in evaluation mode.
+    """Task and data of a recorded run, the task with the checkpoint's weights, on a device and in evaluation mode.
 
     Args:
         path: the run folder.
@@ -103,11 +107,12 @@ def load_run(
         changes: settings over the run's own by their key, such as {"data.loader.batch_size": 2}.
         plugins: Python files of registered components to import first.
         allow_import: import paths beyond the registry that the run's configuration may name.
+        device: as torch names it, such as "cuda".
     """
     from slotbench.config.run_loading import load_run as load
 
     loaded = load(path, checkpoint, changes, plugins, allow_import)
-    return loaded.task, loaded.data
+    return loaded.task.to(device), loaded.data
 
 
 def _component(name: str, kind: str | None, arguments: Mapping[str, Any]) -> type:
@@ -119,14 +124,16 @@ def _component(name: str, kind: str | None, arguments: Mapping[str, Any]) -> typ
 
 
 def __getattr__(name: str) -> Any:
-    # `slotbench.interfaces` without an import of its own; what else is asked for may be a component
+    # `slotbench.interfaces` without an import of its own, and components: `from slotbench import SlotSSM`
     if name.isidentifier() and name[0].islower() and importlib.util.find_spec(f"slotbench.{name}") is not None:
         return importlib.import_module(f"slotbench.{name}")
-    kinds: Sequence[str] = ()
-    if name[0].isupper():
-        from slotbench import registry
+    from slotbench import registry
+    from slotbench.errors import did_you_mean
 
-        kinds = registry.kinds_of(name)
-    module = f"slotbench.{kinds[0].replace('datasets', 'data')}" if kinds else ""
-    hint = f": slotbench.build({name!r}, ...), or from {module} import {name}" if kinds else ""
+    if registry.kinds_of(name):
+        return registry.load(registry.kind_of(name), name)
+    hint = did_you_mean(name, __all__)
+    if name in ("fit", "train", "validate", "test", "predict"):
+        verb = name.replace("train", "fit")
+        hint = f": lightning.Trainer(max_steps=1000).{verb}(task, data), or slotbench {verb} in a terminal"
     raise AttributeError(f"module slotbench has no attribute {name}{hint}")

@@ -51,6 +51,7 @@ def components(kind: str) -> Components:
     """Every component of a kind ("cores", or "core"), in alphabetical order; none is imported."""
     plural = {singular: kinds for kinds, singular in registry.KINDS.items()}
     kind = plural.get(kind, kind)
+    registry.check_kind(kind, "models")  # which `slotbench.list` takes, too
     return Components(component_of(entry) for entry in registry.entries(kind))
 
 

@@ -21,11 +21,9 @@ def shortest_keys(keys: Sequence[str], taken: Collection[str] = ()) -> dict[str,
     """
 
     def is_free(end: str, key: str) -> bool:
-        return (
-            not end[0].isdigit()
-            and end not in taken
-            and not any(f".{other}".endswith(f".{end}") for other in keys if other != key)
-        )
+        if end in taken or end[0].isdigit():
+            return False
+        return not any(f".{other}".endswith(f".{end}") for other in keys if other != key)
 
     short = {}
     for key in keys:

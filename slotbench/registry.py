@@ -176,7 +176,7 @@ def register(kind: str) -> Callable[[Component], Component]:
     Raises:
         RegistryError: no such kind; not a subclass of the kind's interface; another distribution has the name.
     """
-    _check_kind(kind)
+    check_kind(kind)
 
     def add(component: Component) -> Component:
         name, target = component.__name__, f"{component.__module__}:{component.__qualname__}"
@@ -245,7 +245,7 @@ def _declared(paths: tuple[str, ...]) -> tuple[Entry, ...]:
 
 
 def _table(kind: str) -> list[Entry]:
-    _check_kind(kind)
+    check_kind(kind)
     by_hand = [entry for entry, _ in _registered.values() if entry.kind == kind]
     targets = {entry.target for entry in by_hand}
     declared = (entry for entry in _declared(tuple(sys.path)) if entry.kind == kind and entry.target not in targets)
@@ -267,10 +267,11 @@ def _with_state(entry: Entry, table: list[Entry]) -> Entry:
     return replace(entry, state="loaded") if (entry.kind, entry.target) in _loaded else entry
 
 
-def _check_kind(kind: str) -> None:
-    if kind not in KINDS:
-        near = did_you_mean(kind, KINDS, cutoff=0.5)
-        raise RegistryError(f"no kind of component named {kind}{near or ';'} kinds: {', '.join(KINDS)}")
+def check_kind(kind: str, *more: str) -> None:
+    """Refuses what is neither a kind of component nor one of `more`."""
+    if kind not in (known := [*KINDS, *more]):
+        what = f"no kind of component named {kind}{did_you_mean(kind, known, cutoff=0.5) or ';'}" if kind else "which?"
+        raise RegistryError(f"{what} kinds: {', '.join(known)}")
 
 
 def _check(kind: str, name: str, component: object, distribution: str) -> type:

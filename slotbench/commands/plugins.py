@@ -11,10 +11,11 @@ from slotbench.commands.arguments import Parser, split_and_load
 from slotbench.components import cited, component_of
 from slotbench.errors import did_you_mean
 from slotbench.io import dump_json
+from slotbench.models import shipped
 
 __all__ = ["main"]
 
-_SINGULAR = {singular: kind for kind, singular in registry.KINDS.items()}
+_SINGULAR = {singular: kind for kind, singular in registry.KINDS.items()} | {"model": "models"}
 
 
 def main(command: str, arguments: list[str]) -> int:
@@ -24,11 +25,14 @@ def main(command: str, arguments: list[str]) -> int:
         "Lists the components that a configuration can name; of one that is named, its description and arguments.",
         epilog="--plugin FILE imports components from a Python file first.",
     )
-    kinds = ", ".join(registry.KINDS)
+    kinds = ", ".join([*registry.KINDS, "models"])
     parser.add_argument("words", nargs="*", metavar="KIND|NAME", help=f"a kind ({kinds}), or a component")
     parser.add_argument("--json", action="store_true", help="for programs")
     given = parser.parse_args(split_and_load(arguments)[1])
     words = [_SINGULAR.get(word, word) for word in given.words]
+    if words == ["models"]:
+        print(shipped.listed())
+        return 0
     named = [entry for word in words if word not in registry.KINDS for entry in _entries(word)]
     kinds_shown = [word for word in words if word in registry.KINDS] or ([] if named else list(registry.KINDS))
     listed = {kind: registry.entries(kind) for kind in kinds_shown}

@@ -9,6 +9,7 @@ import re
 import sys
 import warnings
 from enum import Enum
+from traceback import extract_tb
 from typing import Any, NoReturn
 
 import yaml
@@ -21,7 +22,7 @@ from slotbench.config.policy import apply_policy
 from slotbench.config.slips import options_of, sentence
 from slotbench.config.tree import Given, set_element
 from slotbench.data.base import SlotDataModule
-from slotbench.errors import UserError
+from slotbench.errors import UserError, first_line
 from slotbench.lightning_compat import SettledCLI
 from slotbench.tasks.task import Task
 
@@ -101,8 +102,11 @@ class SlotbenchCLI(SettledCLI):
                 tree = self._tree()
                 for one in self._given.elements:
                     set_element(tree, one)
-                words = [self._command, "--config", yaml.safe_dump(tree)]
-                self.config = _without_enums(parser.parse_args(words))
+                self.config = _without_enums(parser.parse_args([self._command, "--config", yaml.safe_dump(tree)]))
+        except SystemExit as end:
+            if file := [one.filename for one in extract_tb(end.__traceback__) if one.name == "<module>"]:
+                raise UserError(f"{file[0]} cannot be imported: {first_line(end)}") from end
+            raise  # after --help
         except _ParserRefusal as refusal:
             own = self.parser_of(self._command).get_defaults().keys()
             raise UserError(sentence(str(refusal), [*own, *options_of(self._given.tree), *flags()])) from refusal

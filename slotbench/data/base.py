@@ -199,6 +199,10 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
     def dataset(self, split: Split) -> Dataset[VideoBatch]:
         """The clips of a split, by index; each is a `VideoBatch` of one clip."""
 
+    def __getitem__(self, index: int) -> VideoBatch:
+        """A clip of the training split, as a batch of one; `dataset(split)[index]` is one of another."""
+        return self.dataset("train")[index]
+
     def reading(self, splits: Sequence[Split] = _SPLITS) -> str | None:
         """A summary in two lines of the user's files: those that are read, and those left out; None by default."""
         return None

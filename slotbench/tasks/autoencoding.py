@@ -129,6 +129,7 @@ class AutoencodingTask(SlotTask, Segmenter):
 
         A piece of a video that continues the one before it gives what the whole video would.
         """
+        batch = self.as_batch(batch)
         if may_be_cut(self.forward):
             video = -1 if batch.index is None else int(batch.index[0])
             first, last = int(batch.time[0, 0]), int(batch.time[0, -1])

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from slotbench.data.base import SlotDataModule
+from slotbench.errors import UserError
 from slotbench.interfaces import DataSpec, Headline, Reporter, VideoBatch, to_unit_range
 from slotbench.lightning_compat import evaluate_with_ordinary_tensors
 from slotbench.metric_info import MetricInfo, describe
@@ -35,6 +36,7 @@ from slotbench.tasks.optimised_module import OptimisedModule
 from slotbench.tasks.part_checks import check_batch
 from slotbench.tasks.resumed_training import callback_settings, check_optimizer_state, lay_over_callbacks
 from slotbench.tasks.saving.checkpoint_fit import check_checkpoint
+from slotbench.tasks.saving.model_folder import write_model
 from slotbench.tasks.saving.saved_arguments import RebuiltModule
 
 __all__ = ["Task"]
@@ -107,8 +109,28 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         return self.loss(output, batch)
 
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
-        """What `slotbench predict` shows and saves, by name; nothing by default."""
+        """What `slotbench predict` shows and saves, by name; nothing by default. Begin with `self.as_batch(batch)`."""
         return {}
+
+    def __call__(self, batch: Any, *more: Any, **named: Any) -> Any:
+        """`forward` of a batch, or of a video that is none yet (`as_batch`)."""
+        return super().__call__(self.as_batch(batch), *more, **named)
+
+    def as_batch(self, video: Any) -> Any:
+        """Frames as `VideoBatch.from_numpy` takes them, or a tensor of them, as a batch; a batch as it is."""
+        if not isinstance(video, np.ndarray | Tensor):
+            return video
+        batch = VideoBatch.from_numpy(video) if isinstance(video, np.ndarray) else VideoBatch(video)
+        check_batch(batch, self.data_spec.input)
+        return batch.to(self.device)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Writes what `slotbench.from_pretrained(folder)` reads; `slotbench export` adds a card and the scores."""
+        if self.unsaved or not self.hparams:
+            given = ", ".join(self.unsaved) or "arguments"
+            raise UserError(f"the task's {given} cannot be written down: build it from slotbench.factory(NAME, ...)")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        write_model(Path(folder), type(self), self.hparams, self.state_dict())
 
     def received(self, batch: VideoBatch) -> VideoBatch:
         """A step's batch with pixels in [0, 1]; the first one of a stage, in training and in evaluation, is checked."""

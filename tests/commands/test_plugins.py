@@ -39,6 +39,11 @@ def test_json_is_a_record_of_every_component_and_of_a_named_one_its_arguments(ca
     assert found[0]["description"]
 
 
+def test_the_models_that_come_along_are_a_kind(capsys):
+    assert "movi_like_psb " in shown(capsys, "models")
+    assert shown(capsys, "model") == shown(capsys, "models")
+
+
 @pytest.mark.parametrize(("typed", "meant"), [("corse", "did you mean cores?"), ("SlotSMM", "did you mean SlotSSM?")])
 def test_a_misspelt_name_or_kind_gets_the_one_that_is_near(typed, meant, capsys):
     assert run(["plugins", typed]) == 2

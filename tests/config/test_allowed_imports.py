@@ -134,6 +134,17 @@ def test_an_import_path_is_used_once_it_is_allowed_and_not_imported_before(
     assert core["class_path"] == "their_parts.Theirs"
 
 
+def test_an_allowed_module_that_ends_the_process_is_a_sentence(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    Path("their_script.py").write_text("import sys\n\nsys.exit(0)\n")
+    monkeypatch.syspath_prepend(place)
+    typed = ["show", "tiny.yaml", *PLUGIN, "--model.core", "their_script.Theirs", "--allow-import", "their_script"]
+    assert run(typed) == 2
+    assert "their_script.py cannot be imported: SystemExit: 0" in " ".join(capsys.readouterr().err.split())
+    assert run(["fit", "--config", "tiny.yaml", *PLUGIN, "--model.help", "TinyTask"]) == 0
+
+
 def test_every_listed_class_is_there() -> None:
     for path in listed_classes():
         module, _, name = path.rpartition(".")

@@ -10,6 +10,7 @@ import torch
 from tiny_configs import COMPONENTS, tiny_config
 from tiny_discovery import train
 
+import slotbench
 from slotbench import registry
 from slotbench.config.jsonargparse_compat import EXCHANGED, parser_unchanged
 from slotbench.config.run_loading import LoadedRun, load_run
@@ -33,6 +34,11 @@ def test_a_run_is_built_again_with_the_weights_of_its_checkpoint(trained: Path, 
     assert not loaded.task.training
     for name, weight in loaded.task.state_dict().items():
         assert torch.equal(weight, held[name]), name
+
+
+def test_the_task_is_moved_to_a_device(trained: Path) -> None:
+    task, _ = slotbench.load_run(trained, plugins=[COMPONENTS], device="meta")
+    assert {weight.device.type for weight in task.parameters()} == {"meta"}
 
 
 def test_settings_are_laid_over_those_of_the_run(trained: Path, loaded: LoadedRun) -> None:

@@ -173,7 +173,7 @@ class FrameTokenization(Task):
 
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The codes, and the frames decoded from them."""
-        codes = self.tokenizer.encode(batch.pixels)
+        codes = self.tokenizer.encode(self.as_batch(batch).pixels)
         return {"codes": codes, "frames": self.tokenizer.decode(codes)}
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:

@@ -266,6 +266,7 @@ class RolloutTask(SlotTask, Predictor):
 
     def predict(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The predicted frames and which steps they are, and each slot's share in each pixel, if the decoder tells."""
+        batch = self.as_batch(batch)
         decoded = self.rollout(batch)
         steps = batch.time[:, :1] + torch.arange(self.context, self.context + self.horizon, device=batch.time.device)
         found = {"frames": decoded.reconstruction, "steps": steps}

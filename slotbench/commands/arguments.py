@@ -29,7 +29,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises the sentence."""
-        raise UserError(f"{message}; {self.prog} --help lists the arguments")
+        unknown = message.partition("unrecognized arguments: ")[2].partition(" ")[0].partition("=")[0]
+        near = did_you_mean(unknown, self._option_string_actions) if unknown else ""
+        raise UserError(f"{message}{near or ';'} {self.prog} --help lists the arguments")
 
 
 def positive(text: str) -> int:

@@ -94,3 +94,12 @@ def test_messages_fit_a_terminal(columns, longest, monkeypatch):
 def test_suggestions_ignore_case_and_need_likeness():
     assert did_you_mean("slotssm", ["RIM", "SlotSSM"]) == "; did you mean SlotSSM?"
     assert did_you_mean("qqq", ["RIM", "SlotSSM"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("compare x --metrcs a", "--metrics"), ("plugins --jsn=1", "--json"), ("fit --cofnig x.yaml", "--config")],
+)
+def test_the_nearest_argument_of_a_command_is_named(typed, meant, capsys):
+    assert run(typed.split()) == 2
+    assert f"did you mean {meant}?" in " ".join(capsys.readouterr().err.split())

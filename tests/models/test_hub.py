@@ -20,7 +20,7 @@ from torch import zeros
 import slotbench
 from slotbench.cli import run
 from slotbench.errors import UserError
-from slotbench.models import hub
+from slotbench.models import finding, hub
 
 
 class HfApi:
@@ -91,12 +91,12 @@ def test_a_model_that_is_pushed_is_pulled_as_it_was(double: type[HfApi], model: 
     assert double.calls[0] == ("create_repo", {"repo_id": "me/balls", "private": True})
     sent = sorted(path.name for path in (double.root / "me" / "balls").iterdir())
     assert sent == ["README.md", "config.json", "model.safetensors"]
-    folder = slotbench.from_pretrained("hf://me/balls@main")
+    folder = finding.from_pretrained("hf://me/balls@main")
     for name in ("config.json", "model.safetensors"):
         assert (folder / name).read_bytes() == (model / name).read_bytes()
     assert not (folder / "README.md").exists()
     assert ("snapshot_download", {"revision": "main"}) in double.calls
-    assert slotbench.from_pretrained("hf://me/balls") == folder
+    assert finding.from_pretrained("hf://me/balls") == folder
 
 
 def test_what_the_hub_refuses_is_one_sentence(double: type[HfApi]) -> None:

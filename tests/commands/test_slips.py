@@ -52,6 +52,9 @@ SLIPS = {
     ],
     # devices
     "FIT --trainer.accelerator gpux": ["accelerator", "gpux"],
+    "FIT --trainer.max_time 1:30:00 --trainer.max_steps 1": ["1:30:00", "DD:HH:MM:SS", "key: trainer.max_time"],
+    "FIT --trainer.max_time {minute:2}": ["key: trainer.max_time"],
+    "FIT --trainer.callbacks Timer --trainer.callbacks.duration 1:30": ["Timer(duration='1:30')", "DD:HH:MM:SS"],
     "FIT --trainer.devices 9999": ["9,999|9999", "devices"],
     # runs and checkpoints
     "fit --resume nowhere": ["no run folder at nowhere"],

@@ -131,6 +131,11 @@ def test_rates_are_those_of_a_training_that_had_the_settings_from_the_start(name
             continue  # a function cannot be written down, so that nobody knows that the optimiser is another
         for key in ("lr", "momentum"):
             assert seen.rates(key) == from_the_start(factory, schedule, NEW, key)[OLD:]
+    # of the same length
+    fitted(tmp_path / "c.ckpt", optimizer=optimizer, schedule=partial(cls, **given), max_steps=NEW, at=OLD)
+    schedule = partial(cls, **(given | typed))
+    *_, seen = fitted(None, tmp_path / "c.ckpt", optimizer=optimizer, schedule=schedule, max_steps=NEW)
+    assert seen.rates() == from_the_start(optimizer, schedule, NEW)[OLD:]
     # the same once more, of a training that has ended twice
     *_, seen = fitted(None, tmp_path / "b.ckpt", schedule=WarmupCosine, optimizer=optimizer, max_steps=NEW + 3)
     assert seen.rates() == from_the_start(optimizer, WarmupCosine, NEW + 3)[NEW:]
@@ -283,6 +288,7 @@ def test_a_training_with_accumulation_by_epochs_resumes_to_the_bit(step, tmp_pat
         ({"max_epochs": 6}, 24),
         ({"max_epochs": 4, "batch": 2}, 8 + 2 * 2),
         ({"max_epochs": 4, "accumulate_grad_batches": 4}, 8 + 2),
+        ({"max_epochs": 4, "accumulate_grad_batches": 3}, 8 + 2 * 2),
         ({"max_epochs": 6, "limit_train_batches": 3}, 8 + 4 * 3),
         ({"max_epochs": 4, "max_steps": 10}, 10),
     ],

@@ -58,9 +58,9 @@ def align(masks: MaskClip, truth: MaskClip, rules: Rules) -> Aligned:
         raise UserError(f"{masks.path} has shape {shapes}; expected an axis of views in both or in neither")
     own, true = _same_frames(masks, truth, rules)
     if masks.view is not None:
-        true = _shown(true, masks.view, truth)
+        true = _shown(true, masks.view, truth, rules.background or 0)
     own_size, size = own.shape[-2:], true.shape[-2:]
-    if not _alike(own_size, size):
+    if masks.view is None and not _alike(own_size, size):
         raise UserError(
             f"{masks.path} has masks of {own_size[0]} x {own_size[1]} pixels, and {truth.path} {size[0]} x {size[1]}, "
             "another proportion: crop or stretch one of them as the other was"
@@ -103,8 +103,8 @@ def _same_frames(masks: MaskClip, truth: MaskClip, rules: Rules) -> tuple[np.nda
     return own[rules.skip : stop], true[rules.skip : stop]
 
 
-def _shown(true: np.ndarray, view: View, truth: MaskClip) -> np.ndarray:
-    """The part of true frames, which may be larger or smaller than the view's, that masks show."""
+def _shown(true: np.ndarray, view: View, truth: MaskClip, background: int) -> np.ndarray:
+    """The part of true frames, which may be larger or smaller than the view's, that masks show; bars are background."""
     height, width = true.shape[-2:]
     if _alike((height, width), view.box[2:]) and not _alike((height, width), view.frame):
         return true  # cut already
@@ -113,8 +113,8 @@ def _shown(true: np.ndarray, view: View, truth: MaskClip) -> np.ndarray:
     down, across = height / view.frame[0], width / view.frame[1]
     top, left, rows, columns = view.box
     rows, columns = max(1, round(rows * down)), max(1, round(columns * across))
-    top, left = min(round(top * down), height - rows), min(round(left * across), width - columns)
-    return true[..., top : top + rows, left : left + columns]
+    top, left = min(round(top * down), max(height - rows, 0)), min(round(left * across), max(width - columns, 0))
+    return View((height, width), (top, left, rows, columns)).cut(true, background)
 
 
 def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:

@@ -12,7 +12,10 @@ __all__ = ["DescribedClips", "Piece", "View", "WholeVideos"]
 
 @dataclass(frozen=True)
 class View:
-    """The part of a video's frames that arrays about it show: a box (top, left, height, width) in pixels of them."""
+    """The part of a video's frames that arrays about it show: a box (top, left, height, width) in pixels of them.
+
+    A letterbox reaches beyond them, and begins before 0.
+    """
 
     frame: tuple[int, int]
     box: tuple[int, int, int, int]
@@ -23,10 +26,18 @@ class View:
         return cls((height, width), (0, 0, height, width))
 
     @classmethod
-    def middle_square(cls, height: int, width: int) -> View:
-        """The largest square in the middle of frames of this size."""
-        side = min(height, width)
+    def square(cls, height: int, width: int, side: int) -> View:
+        """The square of this side in the middle of frames of this size, between bars where it is larger."""
         return cls((height, width), ((height - side) // 2, (width - side) // 2, side, side))
+
+    def cut(self, images: np.ndarray, fill: int = 0) -> np.ndarray:
+        """What it shows of arrays "... height width" about such frames; `fill` outside of them."""
+        top, left, rows, columns = self.box
+        inside = images[..., max(top, 0) : top + rows, max(left, 0) : left + columns]
+        above, before = max(-top, 0), max(-left, 0)
+        below, after = rows - above - inside.shape[-2], columns - before - inside.shape[-1]
+        bars = [*[(0, 0)] * (images.ndim - 2), (above, below), (before, after)]
+        return np.pad(inside, bars, constant_values=fill) if np.any(bars) else inside
 
 
 class DescribedClips:

@@ -82,6 +82,21 @@ def test_predictions_of_wide_videos_score_as_the_test_of_the_run(tested, saved):
     assert {name: found[name] for name in both} == pytest.approx({name: expected[name] for name in both}, abs=1e-6)
 
 
+@pytest.mark.parametrize("fit", ["stretch", "letterbox"])
+def test_so_do_predictions_of_videos_that_became_square_otherwise(tested, fit):
+    folder, cropped = tested
+    assert run(["test", str(folder / "run"), "--data.fit", fit, "--quiet"]) == 0
+    file = max((folder / "run").glob("test-*.json"), key=lambda path: path.stat().st_mtime_ns)
+    logged = json.loads(file.read_text())["metrics"].items()
+    expected = {name[5:-8]: value for name, value in logged if name.endswith("/decoder")}
+    masks = predicted(folder, "--save", "masks", "--data.fit", fit)
+    found = scored(masks, folder / "videos" / "test" / "masks")
+    both = found.keys() & expected.keys()
+    assert {"fg_ari/video", "miou/frame", "ari/frame"} <= both
+    assert {name: found[name] for name in both} == pytest.approx({name: expected[name] for name in both}, abs=1e-6)
+    assert expected["fg_ari/video"] != cropped["fg_ari/video"]
+
+
 def test_every_second_frame_is_compared_with_its_own_truth(tested):
     folder, _ = tested
     masks = predicted(folder, "--save", "masks", "--data.stride", "2", "--data.eval_frames", "3")

@@ -34,7 +34,7 @@ class ReleasedVideos(ClipReader):
 
     def __init__(self, path: Path, resolution: int, names: Sequence[str], scenes: bool) -> None:
         self.path, self.names, self.scenes = path, names, scenes
-        self.fit = Fit(resolution, resolution, crop=False)
+        self.fit = Fit(resolution, resolution, mode="stretch")
         self.lengths = np.full(len(names), self._movie(names[0]).length)
 
     def clip(self, video: int, frames: range) -> dict[str, np.ndarray]:

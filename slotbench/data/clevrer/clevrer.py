@@ -10,12 +10,10 @@ from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.clevrer.videos import TIMED, ClevrerVideos, folder_of
 from slotbench.data.clip_cache import ClipCache
 from slotbench.data.clips import ClipSource
-from slotbench.data.formats.images import Fit
+from slotbench.data.formats.images import Fit, Fitting
 from slotbench.data.preparing import PreparableVideos
 
 __all__ = ["CLEVRER"]
-
-Fitting = Literal["stretch", "crop"]
 
 
 class CLEVRER(PreparableVideos):
@@ -41,7 +39,8 @@ class CLEVRER(PreparableVideos):
 
     Args:
         path: folder of the released files, or a cache.
-        fit: how a frame becomes a square: "stretch" it, or "crop" the square in its middle.
+        fit: how a frame becomes a square: "stretch" it, "crop" the square in its middle, or "letterbox" it, black bars
+            above and below.
         masks: reads the pseudo masks.
         annotations: reads the annotations of splits that have some.
         test_split: "test", or "validation", which has annotations.
@@ -92,7 +91,7 @@ class CLEVRER(PreparableVideos):
 
     def released(self, stored: str, keep: bool = True) -> ClevrerVideos:
         """The videos of a split in mp4 files."""
-        fit = Fit(self.resolution, self.resolution, crop=self.fit == "crop")
+        fit = Fit(self.resolution, self.resolution, mode=self.fit)
         return ClevrerVideos(self.path, stored, fit, self.stride, self.masks, self.annotations, keep)
 
     def describe(self, stored: str, source: ClevrerVideos) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class DepthVideo(VideoFolder):
     """Videos in a folder as `VideoFolder` has them, with the depth of every frame in a folder `depth` beside them.
 
     `depth/walk.npz`, `depth/walk.npy` or a folder `depth/walk` of 16-bit PNGs or npy files is the depth of `walk.mp4`,
-    with a map for each frame, of its size. Maps are cropped and made smaller with the frames: a pixel takes the nearest
+    with a map for each frame, of its size. Maps become square and smaller with the frames: a pixel takes the nearest
     depth that it covers. Masks of objects lie in `masks`, if there are any.
 
     Depth may be sparse. A pixel has none where its number is `invalid`, not finite or not above 0, or where the masks

@@ -14,7 +14,7 @@ from slotbench.data.clips import ClipReader, StoredVideos
 from slotbench.data.folders.found_videos import FoundVideos, find_videos, has_splits, reading_of
 from slotbench.data.folders.frame_maps import MASKS, FrameMaps, find_maps, name_of
 from slotbench.data.folders.video_files import VideoFile
-from slotbench.data.formats.images import Fit
+from slotbench.data.formats.images import Fit, Fitting
 from slotbench.data.reading_order import ResumableLoader
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import View
@@ -27,19 +27,20 @@ _USUALLY_VOID = 255
 class VideoFolder(StoredVideos):
     """Videos in a folder: movies (PyAV reads them), GIFs, numpy arrays, folders of images, and mixtures of these.
 
-    Each is cropped to the square in its middle, resized with anti-aliasing, and cut into clips: at random in training,
-    one after the other in evaluation. Movies are decoded once, and kept at `resolution` in the user's cache folder.
+    Each is made square as `fit` says, resized with anti-aliasing, and cut into clips: at random in training, one after
+    the other in evaluation. Movies are decoded once, and kept at `resolution` in the user's cache folder.
     Subfolders train, val and test are the splits; without any of them every split has all videos, and a warning says
     that the scores are then those of training videos.
 
     Masks lie in a folder `masks` beside the videos (`slotbench.data.folders.frame_maps`): `masks/walk.npz` or a folder
-    of images `masks/walk` for `walk.mp4`. They are cropped and resized with the frames, ids unchanged, and
-    segmentations are scored against them. `objects` has "video", the number of the video in the order of their names,
-    and "first_frame".
+    of images `masks/walk` for `walk.mp4`. They become square with the frames, ids unchanged, and segmentations are
+    scored against them. `objects` has "video", the number of the video in the order of their names, and "first_frame".
 
     Args:
         path: the folder, or one movie, GIF, array or folder of images.
         channels: 3, or 1 for frames in grey.
+        fit: "crop" takes the square in the middle of a frame, "stretch" all of it in another proportion, and
+            "letterbox" all of it between black bars, which are background in masks and have no depth.
         void: ids in the masks whose pixels count nowhere, such as 255 in sets like DAVIS; they become -1.
     """
 
@@ -51,6 +52,7 @@ class VideoFolder(StoredVideos):
         resolution: int = 64,
         stride: int = 1,
         channels: Literal[1, 3] = 3,
+        fit: Fitting = "crop",
         loader: LoaderOptions = LoaderOptions(val_batch_size=4),
         void: Sequence[int] = (),
     ) -> None:
@@ -59,6 +61,7 @@ class VideoFolder(StoredVideos):
         self.path = Path(path).expanduser()
         self.channels = channels
         self.resolution = resolution
+        self.fit = Fit(resolution, resolution, channels, fit)
         self.void = tuple(void)
         self._found: dict[Split, FoundVideos] = {}
         self._masks: dict[Split, list[FrameMaps] | None] = {}
@@ -66,11 +69,6 @@ class VideoFolder(StoredVideos):
     def stored_videos(self, split: Split) -> tuple[FolderClips, None]:
         """The videos of a split, all of them."""
         return FolderClips(self.found(split).videos, self.masks(split), self.fit, self.stride), None
-
-    @property
-    def fit(self) -> Fit:
-        """How frames are cropped and resized."""
-        return Fit(self.resolution, self.resolution, self.channels)
 
     def found(self, split: Split) -> FoundVideos:
         """The videos of a split, and what was left out; looked for once."""
@@ -115,7 +113,7 @@ class VideoFolder(StoredVideos):
 
 
 class FolderClips(ClipReader):
-    """Clips of videos in a folder, cropped and resized."""
+    """Clips of videos in a folder, square and resized."""
 
     def __init__(self, videos: list[VideoFile], masks: list[FrameMaps] | None, fit: Fit, stride: int = 1) -> None:
         self.videos, self.masks, self.fit, self.stride = videos, masks, fit, stride
@@ -134,7 +132,7 @@ class FolderClips(ClipReader):
         return name_of(self.videos[video].path)
 
     def view(self, video: int) -> View:
-        """The square in the middle."""
+        """The square in the middle, or all of the frame."""
         return self.fit.view(self.videos[video].size)
 
     def origin(self, video: int) -> str:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -23,8 +24,11 @@ from slotbench.errors import DataFilesError, FileError
 from slotbench.interfaces import View
 from slotbench.io import open_file
 
-__all__ = ["Fit", "as_frame", "decode_png", "middle_square", "opened_image", "read_frame", "read_numbers"]
+__all__ = ["Fit", "Fitting", "as_frame", "decode_png", "opened_image", "read_frame", "read_numbers"]
 __all__ += ["refused_if_damaged", "resize_bilinear", "resize_nearest"]
+
+Fitting = Literal["crop", "stretch", "letterbox"]
+"""What becomes a square: the square in the middle of a frame, the frame stretched, or the frame between black bars."""
 
 _KINDS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM", "GIF")  # of those that Pillow knows some start other programs
 _LOSSY = ("JPEG", "MPO", "WEBP")
@@ -38,19 +42,19 @@ _DAMAGED = (OSError, ValueError, SyntaxError, LookupError, TypeError, AttributeE
 
 @dataclass(frozen=True)
 class Fit:
-    """How frames become those of a data set: the square in the middle, or the whole stretched, resized.
+    """How frames become those of a data set: a square of them, or all of them, resized.
 
     Args:
         height: rows of the result.
         width: columns of the result.
         channels: 3, or 1 for grey.
-        crop: takes the square in the middle first.
+        mode: see `Fitting`.
     """
 
     height: int
     width: int
     channels: int = 3
-    crop: bool = True
+    mode: Fitting = "crop"
 
     def __call__(self, frame: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "channels rows columns"]:
         """A frame, with anti-aliasing."""
@@ -65,12 +69,14 @@ class Fit:
         return resize_nearest(self.cut(ids), self.height, self.width)
 
     def cut(self, images: np.ndarray) -> np.ndarray:
-        """The part of images "... height width" that is shown."""
-        return middle_square(images) if self.crop else images
+        """What is resized of images "... height width"; bars are 0: black, background, or no depth."""
+        return self.view(images.shape[-2:]).cut(images)
 
     def view(self, size: tuple[int, int]) -> View:
         """That part of frames of this height and width."""
-        return (View.middle_square if self.crop else View.whole)(*size)
+        if self.mode == "stretch":
+            return View.whole(*size)
+        return View.square(*size, (min if self.mode == "crop" else max)(size))
 
 
 @contextlib.contextmanager
@@ -166,14 +172,6 @@ def resize_nearest(masks: np.ndarray, height: int, width: int) -> np.ndarray:
     down = (2 * np.arange(height) + 1) * rows // (2 * height)
     across = (2 * np.arange(width) + 1) * columns // (2 * width)
     return masks[..., down[:, None], across]
-
-
-def middle_square(images: np.ndarray) -> np.ndarray:
-    """The square in the middle of images "... height width"."""
-    rows, columns = images.shape[-2:]
-    size = min(rows, columns)
-    top, left = (rows - size) // 2, (columns - size) // 2
-    return images[..., top : top + size, left : left + size]
 
 
 def _in_bytes(values: np.ndarray, kind: str | None, bits: int, clear: object) -> UInt8[np.ndarray, "height width"]:

@@ -40,7 +40,7 @@ class PosedFiles(ClipReader):
     """Clips of files, with all views of each; a subclass sets `lengths` and writes `posed`."""
 
     def __init__(self, height: int, width: int) -> None:
-        self.fit = Fit(height, width, crop=height == width)
+        self.fit = Fit(height, width, mode="crop" if height == width else "stretch")
 
     @abstractmethod
     def posed(self, video: int, frames: range) -> PosedImages:
@@ -50,13 +50,13 @@ class PosedFiles(ClipReader):
         """The arrays of a clip."""
         found, fit = self.posed(video, frames), self.fit
         rows, columns = found.size
-        if not fit.crop and fit.height * columns != fit.width * rows:
+        if fit.mode == "stretch" and fit.height * columns != fit.width * rows:
             raise DataFilesError(
                 f"{self.origin(video)} has images of {columns} x {rows} pixels, which do not become {fit.width} x "
                 f"{fit.height} without being stretched: set a height and a width in the same ratio, or equal ones for "
                 "the square in the middle"
             )
-        scale = fit.height / min(rows, columns) if fit.crop else fit.width / columns
+        scale = fit.height / min(rows, columns) if fit.mode == "crop" else fit.width / columns
         made = {
             "frames": np.stack(found.frames, axis=1),
             "cameras": found.cameras.astype(np.float32),

@@ -61,6 +61,13 @@ def test_depth_comes_in_metres_cropped_as_the_frames(kind: str, tmp_path: Path) 
     np.testing.assert_allclose(piece.objects["depth"][0].numpy(), depth_map()[3:, :, 2:10] / 1000, rtol=1e-6)
 
 
+def test_bars_of_a_letterbox_have_no_depth(tmp_path: Path) -> None:
+    write_depth(write_video(tmp_path) / "depth", "npy", depth_map())
+    objects = clips(tmp_path, resolution=COLUMNS, fit="letterbox").objects
+    np.testing.assert_allclose(objects["depth"][0, :, 2:10].numpy(), depth_map()[:2] / 1000, rtol=1e-6)
+    assert not objects["depth_valid"][:, :, [0, 1, 10, 11]].any()
+
+
 def test_crops_of_training_clips_keep_depth_that_was_there(tmp_path: Path) -> None:
     write_depth(write_video(tmp_path) / "depth", "npy", depth_map())
     whole, cut = (clips(tmp_path, "train", num_frames=FRAMES, crop=crop).objects for crop in (1.0, 0.4))

@@ -106,6 +106,33 @@ def masks(rows: int = 12, columns: int = 20) -> np.ndarray:
     return out
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(12, 20), (20, 12), (9, 12), (12, 12)])
+@pytest.mark.parametrize("fit", ["crop", "stretch", "letterbox"])
+def test_frames_and_masks_become_square_as_asked(rows: int, columns: int, fit: str, tmp_path: Path) -> None:
+    """Objects 1 to 4 are the quarters of the frame, brighter from one to the next, enlarged four times."""
+    ids = (1 + 2 * (np.arange(rows) * 2 // rows)[:, None] + np.arange(columns) * 2 // columns)[None].repeat(2, 0)
+    np.save(tmp_path / "a.npy", (60 * ids[..., None]).astype(np.uint8).repeat(3, -1))
+    write_maps(tmp_path / "masks" / "a.npy", ids.astype(np.uint8))
+    most, least = max(rows, columns), min(rows, columns)
+    side = 4 * {"crop": least, "stretch": most, "letterbox": most}[fit]
+    data = VideoFolder(str(tmp_path), resolution=side, eval_frames=2, fit=fit)  # type: ignore[arg-type]
+    batch = data.dataset("test").clips([0])  # type: ignore[attr-defined]
+    found = batch.masks[0, 0].numpy()
+    # all of the frame but in a crop, in its own proportion but stretched, and bars on both sides but for half a pixel
+    shown = [(found == one).mean() for one in range(5)]
+    bars = (1 - least / most) * (fit == "letterbox")
+    assert shown == pytest.approx([bars, *[(1 - bars) / 4] * 4], abs=0.75 / least)
+    inside = np.argwhere(found)
+    height, width = np.ptp(inside, axis=0) + 1
+    ratio = rows / columns if fit == "letterbox" else 1
+    assert height / width == pytest.approx(ratio)
+    assert abs(inside.min(0) - (side - 1 - inside.max(0))).max() <= 4
+    assert (abs(batch.frames[0, 0, 1].numpy() - 60.0 * found) < 1).mean() > 0.7
+    view = data.dataset("test").view(0)  # type: ignore[attr-defined]
+    assert view.frame == (rows, columns)
+    assert (view.cut(ids[0], fill=0).shape == (side // 4, side // 4)) == (fit != "stretch" or rows == columns)
+
+
 @pytest.mark.parametrize("kind", ["walk.npz", "walk.npy", "walk/png"])
 def test_masks_beside_the_videos_come_with_the_clips(kind: str, tmp_path: Path) -> None:
     write(tmp_path / "walk.npz", video())

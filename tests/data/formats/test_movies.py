@@ -19,7 +19,7 @@ from slotbench.errors import DataFilesError
 pytest.importorskip("av")
 
 B_FRAMES = {"bf": "3", "b_adapt": "0"}
-WHOLE = Fit(48, 192, crop=False)
+WHOLE = Fit(48, 192, mode="stretch")
 
 
 def made(codec: str = "libx264", **how: object) -> Callable[[Path], Path]:

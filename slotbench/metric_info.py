@@ -34,7 +34,7 @@ MASKS = ("decoder", "attention", "mask_decoder")
 """Whose masks a score may be of."""
 
 _SCOPES = {"video": "per video", "frame": "per frame", "step": "per step", "scene": "per scene"}
-_STAGE = re.compile(r"(?:val|test|train|lengths/\d+T)/")
+_STAGE = re.compile(r"(?:val|test(?:@[^/]*)?|train|probe|lengths/\d+T)/")
 _LOWER = frozenset({"loss", "mse", "bce", "nll", "rmse", "lpips", "fvd", "error", "switches", "misses", "milliseconds"})
 _HIGHER = frozenset({"accuracy", "iou", "miou", "ari", "mbo", "psnr", "ssim", "r2", "mota", "motp", "ahead"})
 
@@ -137,7 +137,7 @@ def _described(name: str, known: Mapping[str, MetricInfo]) -> MetricInfo | None:
 
 
 def without_stage(logged: str) -> str:
-    """A logged name without "val/", "test/", "train/" or "lengths/4T/"."""
+    """A logged name without "val/", "test/", "train/", "probe/" or "lengths/4T/"."""
     match = _STAGE.match(logged)
     return logged[match.end() :] if match else logged
 

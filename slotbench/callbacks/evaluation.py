@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -25,7 +26,7 @@ class EvaluationRecord(Callback):
     """Writes all metrics, and what was evaluated, to RUN/<subcommand>-<date>-<time>.json, and prints the scores.
 
     Scores that could not be computed are listed under "unavailable", each with what it needs. With `half`, weights are
-    rounded to 16 bits first, as an exported model may have them.
+    rounded to 16 bits first, as an exported model may have them. `settings` are those that differ from the run's.
     """
 
     def __init__(
@@ -35,8 +36,9 @@ class EvaluationRecord(Callback):
         console: Console | None = None,
         place: EvaluationPlace | None = None,
         half: bool = False,
+        settings: Mapping[str, str | None] = {},
     ) -> None:
-        self._folder, self._subcommand, self._half = folder, subcommand, half
+        self._folder, self._subcommand, self._half, self._settings = folder, subcommand, half, dict(settings)
         self._place = place or EvaluationPlace(folder, subcommand)
         self._console = console or Console()
         self._started = time.monotonic()
@@ -73,6 +75,7 @@ class EvaluationRecord(Callback):
             "run": self._folder.info.get("id", self._folder.path.name),
             "created": datetime.now().astimezone().isoformat(timespec="seconds"),
             "checkpoint": trainer.ckpt_path,
+            "settings": self._settings,
             "weights": "float16" if self._half else "float32",
             "metrics": metrics,
             "headlines": headlines,

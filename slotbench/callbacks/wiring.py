@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,15 +79,17 @@ def evaluation_parts(
     save: Sequence[str] = (),
     *,
     half: bool = False,
+    settings: Mapping[str, str | None] = {},
 ) -> tuple[list[Logger], list[Callback]]:
     """Loggers and callbacks for `validate`, `test` and `predict` on a run that exists; its own record stays as it is.
 
-    `save` names arrays that `predict` writes beside the pictures; with `half` weights are rounded to 16 bits first.
+    `save` names arrays that `predict` writes beside the pictures; with `half` weights are rounded to 16 bits first;
+    `settings` are those that differ from the run's, for the record.
     """
     folder = RunFolder.open(run_path)
     # callbacks that only matter to training are absent on purpose
     warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`, callbacks used to create")
     place = EvaluationPlace(folder, subcommand)
     media = PredictionWriter(place, save) if subcommand == "predict" else MediaLogger(folder, place=place)
-    record = EvaluationRecord(folder, subcommand, place=place, half=half)
+    record = EvaluationRecord(folder, subcommand, place=place, half=half, settings=settings)
     return [], [DataReading(), ThroughputBar(), media, record]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slotbench.commands.arguments import Parser, open_device, positive, progress_bars, split_and_load, write_record
-from slotbench.config.tree import typed_settings
+from slotbench.config.tree import material_settings
 from slotbench.errors import UserError, did_you_mean
 from slotbench.runs.checkpoint_choice import DEFAULT
 
@@ -36,8 +36,9 @@ def main(command: str, arguments: list[str]) -> int:
 
     device = open_device(given.device, options.threads)
     loaded = load_with_settings(given.run, options.checkpoint or DEFAULT, settings, options, "probe")
+    typed = material_settings(rest) | ({"checkpoint": options.checkpoint} if options.checkpoint else {})
     try:
-        return _probe(loaded, given, device, {setting.key[-1] for setting in typed_settings(settings)})
+        return _probe(loaded, given, device, typed)
     except ProbeError as error:
         raise UserError(f"{loaded.folder.path} cannot be probed: {error}") from error
 
@@ -66,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _probe(loaded: LoadedRun, given: argparse.Namespace, device: torch.device, data_arguments: set[str]) -> int:
+def _probe(loaded: LoadedRun, given: argparse.Namespace, device: torch.device, typed: dict[str, str | None]) -> int:
     from slotbench.evaluation.probing import ClipChoice, HeadName, ProbeSettings, as_record, probe_task
     from slotbench.evaluation.tables import print_probe
 
@@ -81,8 +82,8 @@ def _probe(loaded: LoadedRun, given: argparse.Namespace, device: torch.device, d
         min_pixels=given.min_pixels,
         categorical=tuple(given.categorical),
         continuous=tuple(given.continuous),
-        same_length="num_frames" not in data_arguments,
-        same_views="num_shown" not in data_arguments,
+        same_length="data.num_frames" not in typed,
+        same_views="data.num_shown" not in typed,
         rows=tuple(given.object),
     )
     with progress_bars() as bars:
@@ -94,6 +95,7 @@ def _probe(loaded: LoadedRun, given: argparse.Namespace, device: torch.device, d
         "step": loaded.step,
         "data": type(loaded.data).__name__,
         "created": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "settings": typed,
         "arguments": {name: value for name, value in vars(given).items() if value is not None and name != "out"},
         **as_record(report),
     }

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from slotbench.comparison.runs import FACTS, ComparisonError, Run
 from slotbench.comparison.settings import flat_settings
 from slotbench.io import numbers, open_file, read_json_object, read_json_object_or_none, read_yaml
-from slotbench.metric_info import infos_from_record
+from slotbench.metric_info import MetricInfo, infos_from_record
+from slotbench.runs.evaluation_place import stage_of_test
 from slotbench.runs.folder import RunFolder
 
 __all__ = ["find_run_folders", "newest_media", "read_curves", "read_run_folder"]
 
-_DATED = re.compile(r"(?:test|lengths)-\d{8}-\d{6}(?:-\d+)?\.json")
+_DATED = re.compile(r"(test|lengths)-\d{8}-\d{6}(?:-\d+)?\.json")
 _MEDIA = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".mp4", ".webm"})
 _VERSION = re.compile(r"_(latest|step(\d+))$")
 _DEPTH = 3
@@ -58,12 +60,13 @@ def read_run_folder(path: Path) -> Run:
         "state": state,
         "parameters": (known.get("parameters") or {}).get("total"),
     }
+    probed, probes = _probe(read_json_object_or_none(path / "probe.json") or {})
     return Run(
         id=record.get("id") or path.name,
         facts=facts,
         settings=settings,
-        scores=_newest_tests(path) | (numbers(known.get("metrics")) or _last_values(path / "metrics.jsonl")),
-        infos=infos_from_record(known.get("metric_infos")),
+        scores=_newest_tests(path) | probed | (numbers(known.get("metrics")) or _last_values(path / "metrics.jsonl")),
+        infos=infos_from_record(known.get("metric_infos")) | probes,
         headlines=known.get("headlines") or (),
         curves=partial(read_curves, path / "metrics.jsonl"),
         media=newest_media(path / "media"),
@@ -90,14 +93,32 @@ def _last_values(path: Path) -> dict[str, float]:
 
 
 def _newest_tests(folder: Path) -> dict[str, float]:
-    """Scores of the newest test, and of the newest test of long clips."""
+    """Scores of the newest test with the same settings, and of the newest test of long clips."""
+    newest: dict[str, dict[str, float]] = {}
+    for path in sorted(folder.glob("*-*.json")):
+        if (match := _DATED.fullmatch(path.name)) is not None:
+            written, kind = read_json_object_or_none(path) or {}, match[1]
+            stage = stage_of_test(written.get("settings") or {}) if kind == "test" else kind
+            logged = numbers(written.get("metrics")).items()
+            newest[stage] = {
+                stage + name.removeprefix(kind): value for name, value in logged if name.startswith(f"{kind}/")
+            }
+    return {name: value for scores in newest.values() for name, value in scores.items()}
+
+
+def _probe(record: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, MetricInfo]]:
+    """Scores of a probe, and what its baselines are those of."""
     scores: dict[str, float] = {}
-    for kind in ("test", "lengths"):
-        names = [path.name for path in folder.glob(f"{kind}-*.json") if _DATED.fullmatch(path.name)]
-        written = read_json_object_or_none(folder / max(names)) if names else None
-        logged = numbers((written or {}).get("metrics"))
-        scores |= {name: value for name, value in logged.items() if name.startswith(f"{kind}/")}
-    return scores
+    infos: dict[str, MetricInfo] = {}
+    for factor, found in (record.get("factors") or {}).items():
+        for head in set(found) & {"linear", "mlp"}:
+            name = f"{found['metric']}/{factor}/{head}"
+            scores[f"probe/{name}"] = found[head]
+            for by, value in found["baselines"].items():
+                baseline = f"baseline/{name}/{by}"
+                scores[f"probe/{baseline}"] = value
+                infos[baseline] = MetricInfo(baseline, reference="baseline", of=name, by=by)
+    return scores, infos
 
 
 def newest_media(folder: Path) -> list[Path]:

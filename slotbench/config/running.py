@@ -35,6 +35,7 @@ from slotbench.nn.parameters import trainable_parameters
 from slotbench.ops import KernelError
 from slotbench.pretrained.weights import WeightError
 from slotbench.runs.checkpoint_choice import check_whole
+from slotbench.runs.differences import is_material
 from slotbench.runs.folder import RunFolder, RunFolderError
 from slotbench.runs.launch import DEVICE_SHARE_VARIABLE, find_launch
 from slotbench.runs.resuming import command_after_divergence
@@ -193,7 +194,11 @@ class _RunningCLI(SlotbenchCLI):
         if place is None:
             if self._run is None:
                 return None, [], []
-            return self._run, *evaluation_parts(self._run, self._command, given.save, half=given.half)
+            settings = {key: value for key, value in self._given.typed.items() if is_material(key)}
+            settings |= {"checkpoint": given.checkpoint} if given.checkpoint else {}
+            return self._run, *evaluation_parts(
+                self._run, self._command, given.save, half=given.half, settings=settings
+            )
         folder = place.enter()
         if place.checkpoint is not None:
             self.config_init["fit"]["ckpt_path"] = str(place.checkpoint.path)

@@ -17,8 +17,10 @@ from jsonargparse import get_loader
 from slotbench import registry
 from slotbench.errors import FileError, UserError, did_you_mean, lines
 from slotbench.io import read_text
+from slotbench.runs.differences import is_material
 
-__all__ = ["Given", "Typed", "config_files", "lay_over", "read_config", "read_tree", "set_element", "typed_settings"]
+__all__ = ["Given", "Typed", "config_files", "lay_over", "material_settings", "read_config", "read_tree", "set_element"]
+__all__ += ["typed_settings"]
 
 _SILENT = ("class_path", "init_args")  # words of a key that add nothing to the rest of it
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -63,6 +65,12 @@ def typed_settings(arguments: Sequence[str]) -> Iterator[Typed]:
         key = "config" if option == "-c" else re.sub(r"\[(-?\d+)\]", r".\1", option.lstrip("-"))
         parts = tuple(part for part in key.split(".") if part not in _SILENT)
         yield Typed(parts, value if equals or len(words) > 1 else None, words)
+
+
+def material_settings(arguments: Sequence[str]) -> dict[str, str | None]:
+    """The settings of a command line by key, without files and what only says where and how a run is run."""
+    typed = ((".".join(one.key), one.value) for one in typed_settings(arguments))
+    return {key: value for key, value in typed if key and is_material(key)}
 
 
 def config_files(arguments: Sequence[str]) -> list[Path]:

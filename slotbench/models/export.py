@@ -26,6 +26,7 @@ from slotbench.models.card import card
 from slotbench.pretrained.weights import find_checkpoint
 from slotbench.runs.checkpoint_choice import DEFAULT, choose_checkpoint
 from slotbench.runs.checkpoints import load_checkpoint
+from slotbench.runs.evaluation_place import stage_of_test
 from slotbench.runs.folder import CONFIG, RunFolder, is_validation
 from slotbench.tasks.saving.model_folder import TOKENIZER, WEIGHTS, read_model, write_model
 from slotbench.tasks.saving.saved_arguments import find_class
@@ -138,7 +139,8 @@ def _test(folder: RunFolder, file: Path, weights: Collection[str]) -> dict[str, 
     for path in folder.path.glob("test-*.json"):
         test = read_json_object(path)
         made, of = datetime.fromisoformat(test["created"]), test.get("weights", "float32")
-        if Path(str(test["checkpoint"])).name == file.name and of in weights and made >= ended:
+        same = Path(str(test["checkpoint"])).name == file.name and stage_of_test(test.get("settings", {})) == "test"
+        if same and of in weights and made >= ended:
             scores = {"headlines": test["headlines"], "metrics": test["metrics"]}
             found.append((of == "float16", made, path.stem, {"split": "test", "of": path.stem, "weights": of} | scores))
     return max(found, key=lambda one: one[:3])[3] if found else None

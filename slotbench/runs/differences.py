@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Difference", "configuration_differences"]
+__all__ = ["Difference", "configuration_differences", "is_material"]
 
 # what says where and how a run is run, or shown, and not what comes out of it
 _IMMATERIAL = re.compile(
@@ -34,6 +34,11 @@ class Difference:
         return f"{self.key}: {self.before} in the run, {self.now} now"
 
 
+def is_material(key: str) -> bool:
+    """Whether a setting says more than where and how a run is run."""
+    return _IMMATERIAL.fullmatch(key) is None
+
+
 def configuration_differences(before: Any, now: Any) -> list[Difference]:
     """The settings that differ between two complete configurations, in order.
 
@@ -41,7 +46,7 @@ def configuration_differences(before: Any, now: Any) -> list[Difference]:
     folders, the number of the data's workers.
     """
     ours, theirs = (dict(_flat(tree)) for tree in (before, now))
-    keys = [key for key in {**ours, **theirs} if not _IMMATERIAL.fullmatch(key)]
+    keys = filter(is_material, {**ours, **theirs})
     return [
         Difference(key, _text(ours, key), _text(theirs, key))
         for key in keys

@@ -1,18 +1,31 @@
-"""Where the files of an evaluation are: `validate`, `test`, `predict`."""
+"""Where the files and scores of an evaluation are: `validate`, `test`, `predict`."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slotbench.configurations import may_be_path, shortest_keys
 from slotbench.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
-__all__ = ["EvaluationPlace"]
+__all__ = ["EvaluationPlace", "stage_of_test"]
+
+
+def stage_of_test(settings: Mapping[str, str | None]) -> str:
+    """Under which name a test with other settings has its scores, beside those of others; files give none.
+
+    >>> stage_of_test({}), stage_of_test({"model.horizon": "264", "model.fvd_weights": "i3d.pt"})
+    ('test', 'test@horizon=264')
+    """
+    told = {key: value for key, value in settings.items() if not may_be_path(key.rpartition(".")[2], str(value))}
+    names = shortest_keys(list(told))
+    return "@".join(["test", *[",".join(f"{names[key]}={value}" for key, value in told.items())] * bool(told)])
 
 
 class EvaluationPlace:

@@ -43,6 +43,7 @@ def test_a_run_is_probed_and_the_numbers_are_printed_and_written(
     assert found["matching"]["test"]["objects"] == 24
     assert found["step"] == 2
     assert found["run"] == trained.name
+    assert found["settings"] == {"fit-clips": "10"}
 
 
 def test_a_probe_repeats(trained: Path) -> None:

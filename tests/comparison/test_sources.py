@@ -16,6 +16,7 @@ from slotbench.comparison.settings import flat_settings, only_runs
 from slotbench.comparison.sources import read_sources
 from slotbench.comparison.table import compare
 from slotbench.comparison.wandb_runs import parse_address, read_wandb
+from slotbench.metric_info import info_of
 
 RECORDS = Path(__file__).parents[2] / "experiments" / "grids" / "records"
 
@@ -62,6 +63,44 @@ def test_scores_of_the_newest_test(tmp_path):
         (folder / f"test-202601{day}-000000.json").write_text(json.dumps(written))
     (folder / "lengths-20260101-000000.json").write_text(json.dumps({"metrics": {"lengths/4T/iou": 0.3}}))
     assert read_run_folder(folder).scores == {"val/iou": 0.5, "test/iou": 0.2, "lengths/4T/iou": 0.3}
+
+
+def test_a_test_with_other_settings_stands_beside_the_others_and_overwrites_none(tmp_path):
+    folder = make_run(tmp_path / "one", metrics={"val/iou": 0.5})
+    long = {"data.eval_frames": "300", "model.fvd_weights": "i3d.pt"}
+    for day, value, settings in (
+        ("01", 0.1, {}),
+        ("02", 0.2, {"data.eval_frames": "300"}),
+        ("03", 0.3, long),
+        ("04", 0.4, {"data.path": "/disk/videos", "checkpoint": "best"}),
+        ("05", 0.5, {"model.core.window": "6", "model.decoder.window": "3"}),
+    ):
+        written = {"metrics": {"test/iou": value, "val/iou": 9.0}, "settings": settings}
+        (folder / f"test-202601{day}-000000.json").write_text(json.dumps(written))
+    scores = read_run_folder(folder).scores
+    assert scores == {
+        "val/iou": 0.5,
+        "test/iou": 0.4,
+        "test@eval_frames=300/iou": 0.3,
+        "test@core.window=6,decoder.window=3/iou": 0.5,
+    }
+    assert info_of("test@eval_frames=300/iou", {}).higher_is_better
+
+
+def test_what_a_probe_reads_is_a_score_beside_its_baselines(tmp_path):
+    folder = make_run(tmp_path / "one", metrics={"val/iou": 0.5})
+    shape = {"metric": "accuracy", "linear": 0.8, "baselines": {"prior": 0.4, "mask": 0.5}, "rows_fitted": 9}
+    place = {"metric": "r2", "linear": 0.6, "mlp": 0.7, "baselines": {"mean": 0.0}}
+    (folder / "probe.json").write_text(json.dumps({"factors": {"shape_label": shape, "positions": place}}))
+    wanted = ["probe/accuracy/shape_label/linear", "probe/r2/positions/linear", "probe/r2/positions/mlp"]
+    columns = compare(read_sources([str(folder)]), metrics=["probe/*"]).columns
+    assert {column.name: dict(column.baselines) for column in columns} == {
+        wanted[0]: {"prior": 0.4, "mask": 0.5},
+        wanted[1]: {"mean": 0.0},
+        wanted[2]: {"mean": 0.0},
+    }
+    assert [read_run_folder(folder).scores[name] for name in wanted] == [0.8, 0.6, 0.7]
+    assert all(column.higher_is_better for column in columns)
 
 
 def test_half_a_run_is_left_out_with_a_note_and_alone_is_an_error(tmp_path):

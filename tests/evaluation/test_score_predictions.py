@@ -85,10 +85,11 @@ def test_predictions_of_wide_videos_score_as_the_test_of_the_run(tested, saved):
 @pytest.mark.parametrize("fit", ["stretch", "letterbox"])
 def test_so_do_predictions_of_videos_that_became_square_otherwise(tested, fit):
     folder, cropped = tested
-    assert run(["test", str(folder / "run"), "--data.fit", fit, "--quiet"]) == 0
+    assert run(["test", str(folder / "run"), "--data.fit", fit, "--quiet", "--checkpoint", "last"]) == 0
     file = max((folder / "run").glob("test-*.json"), key=lambda path: path.stat().st_mtime_ns)
-    logged = json.loads(file.read_text())["metrics"].items()
-    expected = {name[5:-8]: value for name, value in logged if name.endswith("/decoder")}
+    record = json.loads(file.read_text())
+    assert record["settings"] == {"data.fit": fit, "checkpoint": "last"}
+    expected = {name[5:-8]: value for name, value in record["metrics"].items() if name.endswith("/decoder")}
     masks = predicted(folder, "--save", "masks", "--data.fit", fit)
     found = scored(masks, folder / "videos" / "test" / "masks")
     both = found.keys() & expected.keys()

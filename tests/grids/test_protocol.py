@@ -11,6 +11,7 @@ import pytest
 import stand_in_grid
 
 from slotbench.cli import run
+from slotbench.config.tree import material_settings
 from slotbench.errors import UserError
 from slotbench.grids.expansion import expand
 from slotbench.grids.grid_file import read_grid_file, with_axes
@@ -93,6 +94,39 @@ def test_reported_points_are_tested_once_and_one_that_fails_stops_no_other(works
     next(Path(RUNS).glob("*seed=1*/result.json")).unlink()
     assert run(["grid", "test", "widths.yaml"]) == 1
     assert "1 not done" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("action", "settings", "recorded"),
+    [
+        ("test", "--data.eval_frames 9 --model.fvd_weights i3d.pt --trainer.devices 1", ["data.eval_frames", "9"]),
+        ("test", "--checkpoint best", ["checkpoint", "best"]),
+        ("probe", "--match position --data.path elsewhere", ["match", "position"]),
+    ],
+)
+def test_settings_go_to_every_point_once(workspace, monkeypatch, action, settings, recorded):
+    stand_in_grid.write_protocol(workspace)
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    for folder in Path(RUNS).glob("*seed=0*"):
+        (folder / "test-20261128-120000.json").write_text("{}")
+        (folder / "probe.json").write_text("{}")
+    calls = []
+
+    def evaluate(command: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
+        assert command[2:5] == ["-m", "slotbench", action]
+        calls.append(Path(command[5]).name.rpartition("-")[0])
+        words = command[6:]
+        settings = material_settings(words)
+        name = "probe.json" if action == "probe" else "test-20261128-130000.json"
+        (Path(command[5]) / name).write_text(json.dumps({"settings": settings}))
+        assert settings[recorded[0]] == recorded[1]
+        return subprocess.CompletedProcess(command, 0, b"")
+
+    monkeypatch.setattr("slotbench.commands.grid.show.subprocess.run", evaluate)
+    for _ in range(2):
+        assert run(["grid", action, "widths.yaml", *settings.split()]) == 0
+        assert sorted(calls) == sorted(SECOND)
+    assert record()["extra"] == []
 
 
 def test_a_rate_that_is_added_is_tried_and_nothing_else_is_run_again(workspace):

@@ -131,6 +131,9 @@ def test_a_test_of_the_weights_is_preferred_to_the_validation(trained: Path, tmp
         "metrics": {"test/mse": 0.25},
     }
     (tmp_path / "run" / "test-21000101-000000.json").write_text(json.dumps(test))
+    # a later one of longer clips is no score of the model as it was trained
+    test |= {"created": "2100-01-02T00:00:00+00:00", "settings": {"data.eval_frames": "9"}, "metrics": {"test/mse": 9}}
+    (tmp_path / "run" / "test-21000102-000000.json").write_text(json.dumps(test))
     assert run(["export", str(tmp_path / "run"), "--out", str(tmp_path / "out")]) == 0
     text = (tmp_path / "out" / "README.md").read_text()
     assert "On the test split of BouncingBalls, by `slotbench test`." in text

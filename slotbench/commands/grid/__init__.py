@@ -1,4 +1,4 @@
-"""`slotbench grid run|show|test|check FILE ...`: many runs from one file. Imports neither torch nor lightning."""
+"""`slotbench grid run|show|test|probe|check FILE ...`: many runs from one file. Imports neither torch nor lightning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["ACTIONS", "main"]
 ACTIONS = {
     "run": "run what has not been run yet, and resume what was interrupted or killed",
     "show": "print the state of every point, or the complete configuration of one",
-    "test": "run `slotbench test` for every reported point that is done and has not been tested",
+    "test": "run `slotbench test`, with these settings, for every reported point that is done and not tested so",
+    "probe": "run `slotbench probe`, with these options, for every reported point that is done and not probed so",
     "check": "ask the parser about every point; runs nothing",
 }
 _EXAMPLES = """examples:
@@ -23,6 +24,12 @@ _EXAMPLES = """examples:
   slotbench compare experiments/grids/bouncing_balls_slots.yaml
 
 `slotbench grid ACTION --help` lists the options of an action; docs/grids.md describes the file."""
+_OF_FIT = """Settings are those of fit: --trainer.max_steps 100
+makes another grid, whose points lie beside those of the file; show, test and probe then mean the one run last."""
+_SETTINGS = {
+    "test": "Settings are those of slotbench test: --data.eval_frames 48\nhas the scores test@eval_frames=48/...",
+    "probe": "Options are those of slotbench probe: --match position --head linear",
+}
 _PASSED_ON = (
     *("--group", "--compile", "--plugin", "--allow-import"),
     *("--wandb", "--wandb_project", "--wandb_entity", "--wandb_tags", "--wandb_notes"),
@@ -69,12 +76,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser(action: str) -> argparse.ArgumentParser:
-    usage = f"slotbench grid {action} FILE {'[POINT] ' * (action == 'show')}[settings for all points] [options]"
+    kind = "options of slotbench probe" if action == "probe" else "settings for all points"
+    usage = f"slotbench grid {action} FILE {'[POINT] ' * (action == 'show')}[{kind}] [options]"
     parser = _Parser(
         f"slotbench grid {action}",
         usage,
-        f"{ACTIONS[action].capitalize()}. Settings are those of fit: --trainer.max_steps 100\n"
-        "makes another grid, whose points lie beside those of the file; show and test then mean the one run last.",
+        f"{ACTIONS[action].capitalize()}. {_SETTINGS.get(action, _OF_FIT)}",
         _EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -1,4 +1,4 @@
-"""`slotbench grid show | test | check FILE`: states and configurations of points, their tests, the parser's word."""
+"""`slotbench grid show | test | probe | check FILE`: states and configurations of points, scores, the parser's word."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from collections.abc import Sequence
 
 from slotbench.commands.grid.opening import OpenGrid, open_grid
 from slotbench.config.command_line import resolve
+from slotbench.config.tree import material_settings
 from slotbench.errors import FileError, UserError
 from slotbench.grids.choosing import choose, find_point
 from slotbench.grids.expansion import Point
 from slotbench.grids.ledger import PointStatus
 from slotbench.grids.protocol import choices
 from slotbench.grids.status import points, status_lines
+from slotbench.io import read_json_object
 from slotbench.registry import RegistryError
 
-__all__ = ["check", "problems", "show", "test"]
+__all__ = ["check", "probe", "problems", "show", "test"]
 
 
 def show(given: argparse.Namespace, settings: list[str]) -> int:
@@ -38,26 +40,37 @@ def show(given: argparse.Namespace, settings: list[str]) -> int:
 
 
 def test(given: argparse.Namespace, settings: list[str]) -> int:
-    """Tests the reported points that are done; 0 if all reported ones have been tested."""
-    opened = open_grid(given, settings)
+    """Tests the reported points that are done, with these settings; 0 if all reported ones have been tested."""
+    return _evaluate(given, settings, "test", "tested")
+
+
+def probe(given: argparse.Namespace, settings: list[str]) -> int:
+    """Probes the reported points that are done, with these options; 0 if all reported ones have been probed."""
+    return _evaluate(given, settings, "probe", "probed")
+
+
+def _evaluate(given: argparse.Namespace, settings: list[str], how: str, done_so: str) -> int:
+    """Runs a command for the reported points that are done, unless it has been run with the same settings."""
+    opened = open_grid(given, [])
     reported = [point for point in _chosen(given, opened) if point.stage != "choose"]
     if not reported:
         raise UserError(f"{opened.folder.path} has no reported points yet; slotbench grid run {given.file} first")
     options = [*opened.options, *(["--threads", str(given.threads)] if given.threads else [])]
+    wanted = material_settings(settings)
     missing = failed = 0
     for number, point in enumerate(reported, 1):
         folder = opened.folder.point(point.id)
         if folder.ended() != "done":
             missing += 1
-        elif not list(folder.path.glob("test-*.json")):
+        elif wanted not in [read_json_object(path).get("settings", {}) for path in folder.path.glob(f"{how}*.json")]:
             print(f"{number} of {len(reported)}  {point.id}", flush=True)
-            command = [sys.executable, "-P", "-m", "slotbench", "test", str(folder.path), *options]
+            command = [sys.executable, "-P", "-m", "slotbench", how, str(folder.path), *options, *settings]
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
             if done.returncode:
                 failed += 1
                 print(f"  failed: {done.stdout.decode(errors='replace').strip()[-400:]}", file=sys.stderr)
-    tested = len(reported) - missing - failed
-    print(f"{opened.folder.path}: {tested} of {len(reported)} reported points tested, {missing} not done")
+    evaluated = len(reported) - missing - failed
+    print(f"{opened.folder.path}: {evaluated} of {len(reported)} reported points {done_so}, {missing} not done")
     return int(bool(missing or failed))
 
 

@@ -13,6 +13,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
+
 from slotbench import registry
 from slotbench.cli import COMMANDS, run
 
@@ -33,8 +35,15 @@ def on_config(config: Any, **_: Any) -> Any:
     return config
 
 
-def on_page_markdown(markdown: str, *, config: Any, **_: Any) -> str:
-    """Fills in `<!-- components: KIND -->`, with slotbench's own only, commands, notebooks and the repository."""
+def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
+    """Fills in `<!-- components: KIND -->`, with slotbench's own only, commands, notebooks and the repository.
+
+    Front matter that is not closed before an empty line, or is still there, is an error: it would be printed, or would
+    take a part of the page with it.
+    """
+    source = page.file.content_string
+    if markdown.startswith("---") or (source.startswith("---") and not re.match(r"---\n(.+\n)*?---\n", source)):
+        raise PluginError(f"{page.file.src_uri}: expected front matter in YAML between two lines ---")
     address = config.repo_url
     markdown = markdown.replace("<!-- repository -->", f"[the repository]({address})" if address else "the repository")
     markdown = re.sub(r"<!-- notebook: ([\w.]+) -->", lambda match: _notebook(_HERE / match[1]), markdown)

@@ -20,7 +20,7 @@ __all__ = ["EvaluationPlace", "stage_of_test"]
 def stage_of_test(settings: Mapping[str, str | None]) -> str:
     """Under which name a test with other settings has its scores, beside those of others; files give none.
 
-    >>> stage_of_test({}), stage_of_test({"model.horizon": "264", "model.fvd_weights": "i3d.pt"})
+    >>> stage_of_test({}), stage_of_test({"model.rollout.horizon": "264", "model.metric_weights.fvd": "i3d.pt"})
     ('test', 'test@horizon=264')
     """
     told = {key: value for key, value in settings.items() if not may_be_path(key.rpartition(".")[2], str(value))}

@@ -67,7 +67,7 @@ def test_scores_of_the_newest_test(tmp_path):
 
 def test_a_test_with_other_settings_stands_beside_the_others_and_overwrites_none(tmp_path):
     folder = make_run(tmp_path / "one", metrics={"val/iou": 0.5})
-    long = {"data.eval_frames": "300", "model.fvd_weights": "i3d.pt"}
+    long = {"data.eval_frames": "300", "model.metric_weights.fvd": "i3d.pt"}
     for day, value, settings in (
         ("01", 0.1, {}),
         ("02", 0.2, {"data.eval_frames": "300"}),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -63,6 +65,43 @@ def test_every_page_is_in_the_navigation():
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
     named = set(re.findall(r": ([\w/]+\.md)$", text, re.MULTILINE))
     assert named == pages
+
+
+@pytest.mark.parametrize(
+    ("query", "page"),
+    [
+        *(("DAVIS", "your_own_videos.md"), ("own dataset", "your_own_videos.md"), ("loss", "metrics.md")),
+        *(("multi-GPU", "cluster.md"), ("early stopping", "resume.md"), ("W&B", "wandb.md")),
+    ],
+)
+def test_a_page_has_the_tags_that_readers_search_for(query, page):
+    """The search of the site ranks tags above titles, and titles above text."""
+    text = (DOCS / page).read_text()
+    assert query in yaml.safe_load(text.split("---\n")[1])["tags"]
+    words = re.findall(r"\w+", query.lower())
+    body = text.split("---\n", 2)[2].lower()
+    assert all(word in body or word.rstrip("s") in body for word in words), f"{page} says nothing of it"
+
+
+@pytest.mark.parametrize(
+    "front", ["hide: [toc] ---", "hide: [toc]\n", "tags: [a\n---", "- toc\n---", "hide: [toc]\n# A title\n\n---"]
+)
+def test_front_matter_that_is_not_closed_or_no_yaml_fails_the_build(front):
+    meta = pytest.importorskip("mkdocs.utils.meta")
+    exceptions = pytest.importorskip("mkdocs.exceptions")
+    spec = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+
+    def built(source: str) -> str:
+        file = SimpleNamespace(src_uri="page.md", content_string=source)
+        body, _ = meta.get_data(source)
+        return hooks.on_page_markdown(body, page=SimpleNamespace(file=file), config=SimpleNamespace(repo_url=""))
+
+    page = "# A title\n\n---\n"
+    assert [built(page), built(f"---\nhide: [toc]\n---\n\n{page}")] == [page, page]
+    with pytest.raises(exceptions.PluginError, match=r"page\.md: expected front matter"):
+        built(f"---\n{front}\n\n{page}")
 
 
 def test_sizes_on_the_architecture_page_are_those_of_the_experiment():

@@ -99,8 +99,12 @@ def test_reported_points_are_tested_once_and_one_that_fails_stops_no_other(works
 @pytest.mark.parametrize(
     ("action", "settings", "recorded"),
     [
-        ("test", "--data.eval_frames 9 --model.fvd_weights i3d.pt --trainer.devices 1", ["data.eval_frames", "9"]),
-        ("test", "--checkpoint best", ["checkpoint", "best"]),
+        (
+            "test",
+            "--data.eval_frames 9 --model.metric_weights.fvd i3d.pt",
+            ["data.eval_frames", "9"],
+        ),
+        ("test", "--checkpoint best --trainer.devices 1", ["checkpoint", "best"]),
         ("probe", "--match position --data.path elsewhere", ["match", "position"]),
     ],
 )

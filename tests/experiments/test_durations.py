@@ -38,7 +38,9 @@ def operations(name: str, device: str = "meta") -> float:
     given, data, trainer = config["model"]["init_args"], config["data"]["init_args"], config["trainer"]
     steps, frame, model = data.get("num_frames", 1), frame_of(config), model_of(config).to_empty(device=device)
     of_codes = task in ("CodePrediction", "TECO")
-    code = model.tokenizer.code_spec if of_codes else model["tokenizer"].code_spec if "tokenizer" in given else None
+    alone = task == "FrameTokenization"
+    tokenizer = model if alone else model.tokenizer if of_codes else model["tokenizer"] if "tokenizer" in given else None
+    code = tokenizer.code_spec if tokenizer else None
     with torch.no_grad(), torch.device(device):
         views = (frame.num_views,) if frame.num_views > 1 else ()
         size = (frame.height, frame.width)
@@ -56,8 +58,10 @@ def operations(name: str, device: str = "meta") -> float:
             if of_codes:
                 model(batch)
                 return
-            if code is not None:
-                model["tokenizer"](batch.frames.flatten(0, 1))
+            if tokenizer is not None:
+                tokenizer(batch.frames.flatten(0, 1))
+            if alone:
+                return
             painted = batch
             if views:
                 rays = torch.zeros(1, steps, 6, 1, given["rays_per_step"])

@@ -52,9 +52,9 @@ class VideoFolder(StoredVideos):
         resolution: int = 64,
         stride: int = 1,
         channels: Literal[1, 3] = 3,
-        fit: Fitting = "crop",
         loader: LoaderOptions = LoaderOptions(val_batch_size=4),
         void: Sequence[int] = (),
+        fit: Fitting = "crop",
     ) -> None:
         super().__init__(loader, num_frames, eval_frames, stride)
         check_counts(resolution=resolution)

@@ -97,21 +97,18 @@ def functional(made: Made) -> list[Tensor]:
 
 
 def twice(made: Made) -> list[Tensor]:
+    """Two backward passes, the second of two losses of the same output."""
     output = call(*made)
-    loss = loss_of(output) / 2
-    return results(made, output, loss, loss)
+    return results(made, output, loss_of(output) / 2, loss_of(output) / 4 + loss_of(output) / 4)
 
 
-def two_losses(made: Made) -> list[Tensor]:
-    output = call(*made)
-    return results(made, output, 0.25 * loss_of(output), 0.25 * loss_of(output) + 0.5 * loss_of(output))
-
-
-TOOLS = (checkpointed, functional, twice, two_losses)
+TOOLS = (checkpointed, functional, twice)
 KERNELS = [("cores", name, kernel) for name in registry.names("cores") for kernel in kernels_of(name)]
 
 
-@pytest.mark.parametrize(("kind", "name", "kernel"), [*((*part, None) for part in TRAINED), *KERNELS])
+@pytest.mark.parametrize(
+    ("kind", "name", "kernel"), [*((*part, None) for part in TRAINED if part[0] != "encoders"), *KERNELS]
+)
 def test_a_tool_changes_neither_values_nor_gradients(kind, name, kernel):
     output = call(*(plain := made(kind, name, kernel)))
     expected = results(plain, output, loss_of(output))

@@ -39,7 +39,9 @@ def operations(name: str, device: str = "meta") -> float:
     steps, frame, model = data.get("num_frames", 1), frame_of(config), model_of(config).to_empty(device=device)
     of_codes = task in ("CodePrediction", "TECO")
     alone = task == "FrameTokenization"
-    tokenizer = model if alone else model.tokenizer if of_codes else model["tokenizer"] if "tokenizer" in given else None
+    tokenizer = (
+        model if alone else model.tokenizer if of_codes else model["tokenizer"] if "tokenizer" in given else None
+    )
     code = tokenizer.code_spec if tokenizer else None
     with torch.no_grad(), torch.device(device):
         views = (frame.num_views,) if frame.num_views > 1 else ()

@@ -69,7 +69,7 @@ def here(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="module")
 def trained(here: Path) -> Path:
     """The run of the page's first command."""
-    (command,) = (command for command in commands() if command[0] == "fit" and "VideoFolder" in command)
+    command = next(command for command in commands() if command[0] == "fit" and "VideoFolder" in command)
     assert run([*command, *QUICK, *SMALL]) == 0
     (found,) = (here / "runs" / "movi_like").iterdir()
     return found

@@ -141,38 +141,59 @@ def test_the_authors_weights_give_their_slots_latents_and_logits(name, dtype, to
 
 
 LOSSES = {
-    "TECO-ConvS5": (36.24979177693581, 25.290535168735357),
-    "TECO-S5": (38.89976098972197, 15.773332908083347),
-    "TECO-FrameTransformer": (38.90359827365213, 15.464415766214804),
+    "TECO-ConvS5": (36.24979177693581, 25.290535168735357, -312.72487345439913),
+    "TECO-S5": (38.89976098972197, 15.773332908083347, 229.09370223115485),
+    "TECO-FrameTransformer": (38.90359827365213, 15.464415766214804, 136.83451872576856),
 }
 CODEBOOK = 0.10538019119990012
-"""Terms of a clip whose latents are hidden from frame 2 on, made once by `CodeLoops.losses`: of codes and prior, and
-that of the codebook, of which no core has a part."""
+"""Of a clip whose latents are hidden from frame 2 on, made once by `CodeLoops.losses`: the terms of codes and prior, the
+slope of all terms along random changes of every weight, and the term of the codebook, of which no core has a part."""
+DRAWN, MASKED = [0, 2, 2], np.random.default_rng(4).random((3, 2, 2)) < 0.6
 
 
-@pytest.mark.parametrize("name", [name for name, sizes in SMALL.items() if sizes.teco])
+def random_changes(tree):
+    draw = np.random.default_rng(5)
+    return {leaf: draw.standard_normal(value.shape) for leaf, value in tree.items()}
+
+
+@pytest.mark.parametrize("name", LOSSES)
 def test_terms_and_gradients_of_teco_are_the_authors(name, monkeypatch):
-    task, batch, loops, theirs = given_to_both(name, torch.float64, frame_mask=2)
-    drawn, masked = [0, 2, 2], np.random.default_rng(4).random((3, loops.s.cells, loops.s.cells)) < 0.6
-    monkeypatch.setattr("slotbench.nn.mask_git.random_masks", lambda *_: torch.from_numpy(masked).flatten(1))
+    task, batch, loops, _ = given_to_both(name, torch.float64, frame_mask=2)
+    monkeypatch.setattr("slotbench.nn.mask_git.random_masks", lambda *_: torch.from_numpy(MASKED).flatten(1))
     monkeypatch.setattr(torch, "rand", lambda *_, **__: torch.tensor([[0.1, 0.6, 0.7]], dtype=torch.float64))
     task.train().drop_loss = 0.25
     output = task(batch)
     total = task.loss(output, batch)
     ours = {"recon": total - sum(output.losses.values()), **output.losses}
-    expected = dict(zip(("recon", "prior"), LOSSES[name], strict=True), codebook=CODEBOOK, commitment=CODEBOOK / 4)
+    recon, prior, slope = LOSSES[name]
+    expected = {"recon": recon, "prior": prior, "codebook": CODEBOOK, "commitment": CODEBOOK / 4}
     assert {term: value.item() for term, value in ours.items()} == pytest.approx(expected, rel=1e-13)
 
     total.backward()
-    draw = np.random.default_rng(5)
-    way = {leaf: draw.standard_normal(value.shape) for leaf, value in loops.tree.items()}
-    along = sum((task.get_parameter(leaf).grad * value).sum() for leaf, value in from_tree(way).items())
+    changes = from_tree(random_changes(loops.tree)).items()
+    along = sum((task.get_parameter(leaf).grad * value).sum() for leaf, value in changes)
+    assert along.item() == pytest.approx(slope, rel=1e-13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_slopes_are_those_of_the_loops(name):
+    """By six values in extended precision, whose error is of the sixth order."""
+    _, batch, loops, _ = given_to_both(name, torch.float64, frame_mask=2)
+    loops.tree = {leaf: value.astype(np.longdouble) for leaf, value in loops.tree.items()}
+    vectors, actions, frame_mask = loops.clip
+    clip, start, changes = (vectors.astype(np.longdouble), actions, frame_mask), loops.tree, random_changes(loops.tree)
+    theirs, step = loops(*clip), np.longdouble(1e-6)
+    # the gradient passes the choice of codes
     loops.choice = theirs["codes"], theirs["given"], unit(loops.tree["codebook/codebook"])[theirs["codes"]]
-    start, values = loops.tree, []
-    for step in (-1e-6, 1e-6):
-        loops.tree = {leaf: value + step * way[leaf] for leaf, value in start.items()}
-        values.append(sum(loops.losses(loops(*loops.clip), batch.codes[0].numpy(), drawn, masked).values()))
-    assert along.item() == pytest.approx((values[1] - values[0]) / 2e-6, rel=1e-6)
+
+    def loss(steps):
+        loops.tree = {leaf: value + steps * step * changes[leaf] for leaf, value in start.items()}
+        return sum(loops.losses(loops(*clip), batch.codes[0].numpy(), DRAWN, MASKED).values())
+
+    first, second, third = (loss(steps) - loss(-steps) for steps in (1, 2, 3))
+    slope = (45 * first - 9 * second + third) / (60 * step)
+    assert float(slope) == pytest.approx(LOSSES[name][2], rel=1e-13)
 
 
 @pytest.mark.slow

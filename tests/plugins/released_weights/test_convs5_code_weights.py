@@ -146,8 +146,8 @@ LOSSES = {
     "TECO-FrameTransformer": (38.90359827365213, 15.464415766214804, 136.83451872576856),
 }
 CODEBOOK = 0.10538019119990012
-"""Of a clip whose latents are hidden from frame 2 on, made once by `CodeLoops.losses`: the terms of codes and prior, the
-slope of all terms along random changes of every weight, and the term of the codebook, of which no core has a part."""
+"""Of a clip whose latents are hidden from frame 2 on, made once by `CodeLoops.losses`: the terms of codes and prior,
+slope of all terms along random changes of every weight; the term of the codebook, of which no core has a part."""
 DRAWN, MASKED = [0, 2, 2], np.random.default_rng(4).random((3, 2, 2)) < 0.6
 
 

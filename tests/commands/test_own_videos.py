@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from slotbench import registry
 from slotbench.cli import run
@@ -68,8 +71,8 @@ def here(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture(scope="module")
 def trained(here: Path) -> Path:
-    """The run of the page's first command."""
-    command = next(command for command in commands() if command[0] == "fit" and "VideoFolder" in command)
+    """The run of the page's first training."""
+    command = next(command for command in commands() if command[0] == "fit" and "my_videos" in command)
     assert run([*command, *QUICK, *SMALL]) == 0
     (found,) = (here / "runs" / "movi_like").iterdir()
     return found
@@ -87,6 +90,23 @@ def test_a_run_is_tested_and_shown_as_the_page_says(trained: Path) -> None:
     assert saved == ["video0000_walk0.npz", "video0001_walk1.npz"]
     shown = {file.name for file in (trained / "media").glob("predict-*/*.png")}
     assert shown == {"video0000_walk0.png", "video0001_walk1.png", "video0000_long.png"}
+
+
+def test_a_tree_of_davis_is_trained_on_as_the_page_says(here: Path) -> None:
+    for name in ("bear", "dog"):
+        frames, masks = clip(3, 25)
+        for tree, kind, images in (("JPEGImages", "jpg", frames), ("Annotations", "png", masks)):
+            folder = here / "DAVIS" / tree / "480p" / name
+            folder.mkdir(parents=True)
+            for number, image in enumerate(images):
+                Image.fromarray(image).save(folder / f"{number:05}.{kind}")
+    (link,) = (line for line in blocks("bash") if line.startswith("ln -s"))
+    subprocess.run(link.splitlines()[0], shell=True, check=True, cwd=here, env=os.environ | {"PWD": str(here)})
+    (fit,) = (command for command in commands() if "[255]" in command)
+    with pytest.warns(UserWarning, match="no folders train, val and test"):
+        assert run([*fit, *QUICK, *SMALL, "--name", "davis"]) == 0
+    (found,) = (here / "runs" / "davis").iterdir()
+    assert "val/fg_ari/video/decoder" in json.loads((found / "result.json").read_text())["metrics"]
 
 
 def test_the_data_set_of_the_page_is_found_and_trained_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

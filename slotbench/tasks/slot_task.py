@@ -77,7 +77,7 @@ class SlotTask(Task, ABC):
         return tokens
 
     def tracked(self, tokens: Tensor, state: State | None = None) -> CoreOutput:
-        """The core's output; a `PartError` if it is not what the core announces; at first of a fit, `check_laws`."""
+        """The core's output; a `PartError` if it is not what the core announces. A fit's first also tries its laws."""
         if self.is_attached and self.trainer.state.fn == "fit" and "core" not in self._checked:
             self._checked.add("core")
             check_laws(self.core, tokens, state)

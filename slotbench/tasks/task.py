@@ -83,6 +83,7 @@ class Task(OptimisedModule, RebuiltModule, Reporter, ABC):
         self._seed: int | None = None
         self._quiet_about: set[str] = set()
         self.weight_report: WeightReport | None = None
+        # training or evaluation, whose first batch has been checked, and "core", whose laws have been tried
         self._checked: set[bool | str] = set()
         self._unscored: dict[str, dict[str, Any]] = {}
         self._scored_on = _Seen()

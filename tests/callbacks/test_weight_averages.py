@@ -8,6 +8,7 @@ import lightning
 import pytest
 import torch
 from lightning.pytorch.callbacks import EMAWeightAveraging, WeightAveraging
+from prediction_tasks import quiet_trainer
 from torch.optim import SGD
 from unlisted_parts import TinyData, TinyTask
 
@@ -44,17 +45,7 @@ def fitted(*callbacks, steps=STEPS, start=None, **trainer):
     data = TinyData(LoaderOptions(batch_size=1, val_batch_size=4))
     task = TinyTask(optimizer=partial(SGD, lr=0.1), schedule=ConstantRate, data_spec=data.spec)
     options = {"check_val_every_n_epoch": None, "val_check_interval": 1} | trainer
-    run = lightning.Trainer(
-        accelerator="cpu",
-        max_steps=steps,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        callbacks=list(callbacks),
-        **options,
-    )
+    run = quiet_trainer(max_steps=steps, callbacks=list(callbacks), **options)
     run.fit(task, data, ckpt_path=start, weights_only=True)
     return task
 
@@ -109,6 +100,7 @@ def test_an_average_that_begins_late_starts_from_weights_that_were_loaded(tmp_pa
 
     data = TinyData(LoaderOptions(batch_size=1))
     task = Loaded(optimizer=partial(SGD, lr=0.0), schedule=ConstantRate, data_spec=data.spec)
+    # its validation before the training is what is looked at
     run = lightning.Trainer(
         accelerator="cpu",
         max_steps=1,

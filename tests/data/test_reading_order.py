@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from prediction_tasks import quiet_trainer
 from unlisted_parts import Grey, TinyData, TinyTask
 
 from slotbench.data.base import LoaderOptions
@@ -46,15 +47,7 @@ class Read(lightning.Callback):
 def clips_read(folder=None, start=None, size=2, **trainer):
     data = FiveClips(LoaderOptions(batch_size=size))
     seen = Read(folder)
-    run = lightning.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[seen],
-        **({"max_epochs": 3, "limit_val_batches": 0} | trainer),
-    )
+    run = quiet_trainer(callbacks=[seen], **({"max_epochs": 3, "limit_val_batches": 0} | trainer))
     run.fit(TinyTask(data_spec=data.spec), datamodule=data, ckpt_path=start, weights_only=True)
     # a pass that is no training's is of all clips, whatever an epoch is
     assert [batch.index.tolist() for batch in data.train_dataloader()] == whole_epoch(size)

@@ -9,6 +9,7 @@ import lightning
 import pytest
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, GradientAccumulationScheduler
+from prediction_tasks import quiet_trainer
 from torch import nn
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LinearLR, OneCycleLR, SequentialLR
@@ -75,16 +76,7 @@ def fitted(to=None, start=None, optimizer=PLAIN, schedule=ConstantRate, callback
     torch.manual_seed(0)
     data = TinyData(LoaderOptions(batch_size=batch))
     task = TinyTask(optimizer=optimizer, schedule=schedule, data_spec=data.spec)
-    run = lightning.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        callbacks=[seen := Seen(to, at), *callbacks],
-        **trainer,
-    )
+    run = quiet_trainer(limit_val_batches=0, callbacks=[seen := Seen(to, at), *callbacks], **trainer)
     run.fit(task, data, ckpt_path=start, weights_only=True)
     return task, run, seen
 

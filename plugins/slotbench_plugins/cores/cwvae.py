@@ -130,7 +130,7 @@ class CWVAE(GenerativeCore):
 
     def _unroll(self, time: int, state: CWVAEState, features: list[Tensor] | None = None) -> CoreOutput:
         """The next `time` frames, from the top level down; by the posterior where there are `features`."""
-        start = int(state.step[:1].sum())
+        start = int(state.step[:1].sum())  # that of the first clip; 0 where there is none
         if (state.step != start).any():
             raise ValueError("CWVAE: the clips of a batch are at different frames; expected them to be at the same")
         levels: list[LevelState] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -135,8 +134,16 @@ class StridedCNNEncoder(Encoder):
         With one channel it has 689,120 parameters. Source: Saxena et al., "Clockwork Variational Autoencoders",
         NeurIPS 2021, and its code.
         """
-        bare = partial(cls, video_spec, channels=channels, padding=0, output="flat", head="none", norm="none")
-        return bare(activation="leaky_relu", init="keras")
+        return cls(
+            video_spec,
+            channels=channels,
+            padding=0,
+            output="flat",
+            head="none",
+            norm="none",
+            activation="leaky_relu",
+            init="keras",
+        )
 
     def forward(self, batch: VideoBatch) -> Float[Tensor, "batch time tokens dim"]:
         """Tokens of every step."""

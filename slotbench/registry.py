@@ -1,10 +1,10 @@
 """Finds components by name: what is installed, where it comes from, and what went wrong.
 
-A component is declared by an entry point in one of ten groups, `slotbench.encoders`, `.cores`, `.decoders`,
-`.aggregations`, `.tokenizers`, `.tasks`, `.datasets`, `.metrics`, `.optimizers` and `.schedules`; the entry's name is
-the class's name. The built-in components, and the optimisers and schedules of torch, are declared in the same way, in
-slotbench's own `pyproject.toml`. Names are read from package metadata, and nothing is imported before it is asked for,
-so that a broken plugin can be listed and does no harm to the others.
+A component is declared by an entry point in one of eleven groups, `slotbench.encoders`, `.cores`, `.decoders`,
+`.aggregations`, `.tokenizers`, `.tasks`, `.datasets`, `.metrics`, `.objectives`, `.optimizers` and `.schedules`; the
+entry's name is the class's name. The built-in components, and the optimisers and schedules of torch, are declared in
+the same way, in slotbench's own `pyproject.toml`. Names are read from package metadata, and nothing is imported before
+it is asked for, so that a broken plugin can be listed and does no harm to the others.
 
     >>> from slotbench import registry
     >>> "SlotSSM" in registry.names("cores")
@@ -35,6 +35,7 @@ KINDS = {
     "tasks": "task",
     "datasets": "dataset",
     "metrics": "metric",
+    "objectives": "objective",
     "optimizers": "optimizer",
     "schedules": "schedule",
 }
@@ -49,6 +50,7 @@ INTERFACES = {
     "tasks": "slotbench.tasks.task:Task",
     "datasets": "slotbench.data.base:SlotDataModule",
     "metrics": "slotbench.metrics.registered:RegisteredMetric",
+    "objectives": "slotbench.interfaces:Objective",
     "optimizers": "torch.optim:Optimizer",
     "schedules": "torch.optim.lr_scheduler:LRScheduler",
 }

@@ -21,6 +21,7 @@ ARROWS: dict[str, set[str]] = {
     "metrics": {"nn", "registry", "interfaces"},
     "data": {"components", "interfaces"},
     "figures": {"metrics", "interfaces"},
+    "objectives": {"components", "interfaces"},
     "tasks": {
         *("figures", "nn", "metrics", "pretrained", "data"),
         *("components", "registry", "interfaces", "lightning_compat"),

@@ -244,6 +244,9 @@ def _parts(tree: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any] | Non
     """The last word of the key, the mapping and the class of every part; a part may be its class's name alone."""
     if isinstance(tree, str) and key in _KINDS:
         yield key, None, tree
+    if isinstance(tree, list) and key == "objectives":
+        for item in tree:
+            yield from _parts(item, "objective")
     if not isinstance(tree, dict):
         return
     if isinstance(tree.get("class_path"), str):

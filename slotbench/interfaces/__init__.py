@@ -31,6 +31,7 @@ from slotbench.interfaces.cores import (
 )
 from slotbench.interfaces.decoders import AutoregressiveDecoder, Decoded, Decoder
 from slotbench.interfaces.encoders import CodeEncoder, CodeTables, Encoder
+from slotbench.interfaces.objectives import Objective, Scene
 from slotbench.interfaces.reports import (
     AnswerScores,
     Headline,
@@ -61,6 +62,7 @@ __all__ = [
     "Encoder",
     "GenerativeCore",
     "Headline",
+    "Objective",
     "PartError",
     "Piece",
     "Predictor",
@@ -68,6 +70,7 @@ __all__ = [
     "Recording",
     "RecurrentCore",
     "Reporter",
+    "Scene",
     "Segmentation",
     "Segmenter",
     "SlotSpec",

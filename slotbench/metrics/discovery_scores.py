@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -65,6 +65,10 @@ class DiscoveryScores(Scores):
     `<metric>/frame` of the registered metrics of frames and, given a network, `lpips/frame`; for baselines
     `baseline/<metric>/<scope>/<name>`.
 
+    Args:
+        baseline_clips: the first clips of the set, on which baselines are scored.
+        terms: names of the terms of the loss that are logged too.
+
     Attributes:
         tracks: whether tracking is scored too, which takes longer.
         scopes: what a sample of the masks is.
@@ -72,7 +76,7 @@ class DiscoveryScores(Scores):
 
     scopes: ClassVar[tuple[Scope, ...]] = ("video", "frame")
 
-    def __init__(self, baseline_clips: int = 0) -> None:
+    def __init__(self, baseline_clips: int = 0, terms: Sequence[str] = ()) -> None:
         super().__init__()
         self.baseline_clips = baseline_clips
         self.tracks = False
@@ -82,11 +86,13 @@ class DiscoveryScores(Scores):
         self.occupancies = nn.ModuleDict()
         self.baselines = nn.ModuleDict()
         self.frames = nn.ModuleDict()
+        self.terms = nn.ModuleDict({name: Mean() for name in terms})
 
     @property
     def declared(self) -> list[MetricInfo]:
-        """Scores of masks and of tracking, occupancy, and the quality of frames."""
-        return [*mask_score_infos(), *OCCUPANCY, *frame_infos()]
+        """Scores of masks and of tracking, occupancy, the quality of frames, and the terms of the loss."""
+        terms = [MetricInfo(name, name.replace("_", " "), False) for name in self.terms]
+        return [*mask_score_infos(), *OCCUPANCY, *frame_infos(), *terms]
 
     def update_masks(
         self,
@@ -150,6 +156,11 @@ class DiscoveryScores(Scores):
         if self.lpips is not None:
             self._add_frames("lpips", self.lpips(predicted, true))
 
+    def update_terms(self, terms: Mapping[str, Tensor], clips: int) -> None:
+        """Adds the terms of the loss of a batch of so many clips."""
+        for name, value in terms.items():
+            self.terms[name].update(value, clips)  # type: ignore[operator]
+
     def compute(self) -> dict[str, float]:
         """Every score that there is, by name; what has no sample is left out."""
         values: dict[str, float] = {}
@@ -168,6 +179,7 @@ class DiscoveryScores(Scores):
                 if isinstance(metric, FGARI):
                     values[several_of(reference)] = metric.mean_of_several()
         values |= {f"{name}/frame": float(metric.compute()) for name, metric in self.frames.items()}  # type: ignore[operator]
+        values |= {name: float(term.compute()) for name, term in self.terms.items()}  # type: ignore[operator]
         for masks, clips in _of_all_processes(self._tracking).items() if self.tracks else ():
             values |= {f"{name}/{masks}": one.mean for name, one in summaries(clips).items() if one.beyond is None}
         return {name: value for name, value in values.items() if value == value}  # nan: no sample

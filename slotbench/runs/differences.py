@@ -50,7 +50,7 @@ def configuration_differences(before: Any, now: Any) -> list[Difference]:
     return [
         Difference(key, _text(ours, key), _text(theirs, key))
         for key in keys
-        if key not in ours or key not in theirs or ours[key] != theirs[key]
+        if ours.get(key) != theirs.get(key)  # an argument that is new is absent there and null here
     ]
 
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from slotbench.interfaces import Decoder, Encoder, SlotSpec, TemporalCore, Tokenizer, TokenSpec, VideoSpec
+from slotbench.interfaces import Decoder, Encoder, Objective, SlotSpec, TemporalCore, Tokenizer, TokenSpec, VideoSpec
 
 __all__ = [
     "CoreFactory",
     "DecoderFactory",
     "EncoderFactory",
+    "ObjectiveFactory",
     "OptimizerFactory",
     "ScheduleFactory",
     "TokenizerFactory",
@@ -21,6 +22,7 @@ __all__ = [
 EncoderFactory = Callable[[VideoSpec], Encoder]
 CoreFactory = Callable[[TokenSpec], TemporalCore]
 DecoderFactory = Callable[[SlotSpec, VideoSpec], Decoder]
+ObjectiveFactory = Callable[[SlotSpec, VideoSpec], Objective]
 TokenizerFactory = Callable[[VideoSpec], Tokenizer]
 OptimizerFactory = Callable[[Iterable], Optimizer]
 ScheduleFactory = Callable[[Optimizer, int], LRScheduler]

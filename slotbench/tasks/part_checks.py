@@ -37,7 +37,7 @@ __all__ = [
     "spec_of",
 ]
 
-PartName = Literal["encoder", "core", "decoder", "tokenizer"]
+PartName = Literal["encoder", "core", "decoder", "tokenizer", "objective"]
 
 Spec = TypeVar("Spec", TokenSpec, SlotSpec)
 

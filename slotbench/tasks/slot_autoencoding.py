@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import AdamW
 
 from slotbench.data.base import check_choices
-from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, Scene, VideoBatch, VideoSpec
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
 from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, features_as_frames
-from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
+from slotbench.tasks.factories import (
+    CoreFactory,
+    DecoderFactory,
+    EncoderFactory,
+    ObjectiveFactory,
+    OptimizerFactory,
+    ScheduleFactory,
+)
 from slotbench.tasks.frame_losses import at_least_float32
 from slotbench.tasks.metric_weights import MetricWeights
 from slotbench.tasks.optimisation import Decay, WarmupCosine
@@ -32,8 +40,10 @@ Pixels = Literal["unit", "signed"]
 class SlotAutoencoding(AutoencodingTask):
     """Reconstructs every frame, or its features, from a few slots, and is scored by what each slot has taken.
 
-    The loss is the mean squared error of the reconstruction. Evaluation scores the decoder's masks and the attention of
-    slots that compete for tokens, per video and per frame, beside baselines; `DiscoveryScores` has the names.
+    The loss is the mean squared error of the reconstruction, or the sum of `objectives`, each with its weight; these
+    are logged without it, such as `train/slot_contrast`, and the decoder has the channels of each. Evaluation scores
+    the decoder's masks and the attention of slots that compete for tokens, per video and per frame, beside baselines;
+    `DiscoveryScores` has the names.
 
     Source: SlotSSM, Section 7.3 and PSB, Section 5.1.1 (video); attention normalisation, Appendices E and F (CLEVR with
     `pixels="signed"`, features of MOVi-C).
@@ -45,6 +55,8 @@ class SlotAutoencoding(AutoencodingTask):
         features: makes a frozen network from the frames' `VideoSpec`, whose features take the place of pixels. Not
             needed for data that brings features.
         eval_window: in evaluation, each step is computed from the last `eval_window` frames alone (PSB).
+        objectives: make the terms of the loss from the core's `SlotSpec` and the `VideoSpec` of what is reconstructed;
+            None for the mean squared error alone.
         baseline_clips: the first clips of each evaluation set, on which baselines are scored; 0 for none.
     """
 
@@ -65,6 +77,7 @@ class SlotAutoencoding(AutoencodingTask):
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
         metric_weights: MetricWeights = MetricWeights(),
+        objectives: list[ObjectiveFactory] | None = None,
     ):
         extractor, read = None, None
         if data_spec is not None:
@@ -73,7 +86,7 @@ class SlotAutoencoding(AutoencodingTask):
             read = extractor.spec if extractor is not None else data_spec.features
         # the parts never know whether they see pixels or features
         parts = None if read is None else DataSpec(input=read, target=read)
-        super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, parts)
+        super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, parts, objectives)
         check_choices(pixels=(pixels, Pixels))
         check_window(self.core, eval_window)
         self.pixels: Pixels = pixels
@@ -82,7 +95,8 @@ class SlotAutoencoding(AutoencodingTask):
         self.eval_window = eval_window
         metric_weights.check(self.data_spec.input)
         self.metric_weights = metric_weights
-        self.declare_scores(*(DiscoveryScores(baseline_clips) for _ in range(2)))
+        self._terms: dict[str, Tensor] = {}
+        self.declare_scores(*(DiscoveryScores(baseline_clips, tuple(self.objectives)) for _ in range(2)))
 
     @property
     def reported(self) -> tuple[Score, ...]:
@@ -91,7 +105,12 @@ class SlotAutoencoding(AutoencodingTask):
             *mask_headlines(),
             Score("largest_slot/decoder", "share of the largest slot", higher_is_better=False),
         )
-        return scores if self.learns_features else (*scores, Score("psnr/frame", "reconstruction: PSNR per frame, dB"))
+        return (*scores, Score("psnr/frame", "reconstruction: PSNR per frame, dB")) if self.paints_frames else scores
+
+    @property
+    def paints_frames(self) -> bool:
+        """Whether frames are reconstructed, and neither features nor nothing."""
+        return not self.learns_features and (not self.objectives or self._image_channels is not None)
 
     def read(self, batch: VideoBatch) -> VideoBatch:
         """The batch that the encoder reads: with features in the place of frames, where features are learned."""
@@ -101,25 +120,64 @@ class SlotAutoencoding(AutoencodingTask):
         self, painted: Float[Tensor, "*batch channels height width"]
     ) -> Float[Tensor, "*batch channels height width"] | None:
         """The decoder's output as images in [0, 1]; None if it is features."""
-        if self.learns_features:
+        if not self.paints_frames:
             return None
+        if self._image_channels is not None:
+            painted = painted[..., self._image_channels, :, :]
         return ((painted + 1) / 2 if self.pixels == "signed" else painted).clamp(0, 1)
 
     def loss(self, output: Autoencoded, batch: VideoBatch) -> Float[Tensor, ""]:
-        """Mean squared error over clips, frames, channels and pixels (or features), plus the decoder's own terms."""
-        target, painted = self._target(output.read), output.decoded.reconstruction
-        return output.decoded.add_losses(F.mse_loss(at_least_float32(painted), at_least_float32(target)))
+        """Mean squared error over clips, frames, channels and pixels (or features), plus the decoder's own terms.
+
+        With `objectives` it is their weighted sum in place of the error.
+        """
+        target, painted = at_least_float32(self._target(output.read)), at_least_float32(output.decoded.reconstruction)
+        if not self.objectives:
+            return output.decoded.add_losses(F.mse_loss(painted, target))
+        slots, attention, masks = (
+            value if value is None else at_least_float32(value)
+            for value in (output.slots, output.core.attention, output.decoded.masks)
+        )
+        self._terms = {}
+        with torch.autocast(slots.device.type, enabled=False):
+            for name, own in self._channels().items():
+                scene = Scene(slots, attention, masks, target, None if own is None else painted[:, :, own])
+                self._terms[name] = self.objectives[name](scene)
+        return output.decoded.add_losses(sum(term * self.objectives[name].weight for name, term in self._terms.items()))
+
+    def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:
+        """The loss of a batch; its objectives are logged too."""
+        loss = super().training_step(batch, batch_idx)
+        terms = {f"train/{name}": term.detach() for name, term in self._terms.items()}
+        self.log_dict(terms, batch_size=len(batch), sync_dist=True)
+        return loss
 
     def score(self, batch: VideoBatch, scores: DiscoveryScores) -> Tensor:
         """Scores the frames, the decoder's masks, and the attention if slots compete for the tokens."""
         out = self.evaluate(batch)
-        if not self.learns_features:
+        if self.paints_frames:
             scores.update_frames(self.frames(out.decoded).float(), batch.pixels.float())
         self._score_masks(out, batch, scores)
-        return self.loss(out, batch)
+        loss = self.loss(out, batch)
+        scores.update_terms(self._terms, len(batch))
+        return loss
+
+    def _channels(self) -> dict[str, slice | None]:
+        """The channels of the decoder's output that are each objective's own."""
+        found: dict[str, slice | None] = {}
+        start = 0
+        for name, term in self.objectives.items():
+            found[name] = slice(start, start + term.paints) if term.paints else None
+            start += term.paints
+        return found
+
+    @property
+    def _image_channels(self) -> slice | None:
+        shown = [name for name, term in self.objectives.items() if term.reconstructs]
+        return self._channels()[shown[0]] if shown else None
 
     def _target(self, read: VideoBatch) -> Tensor:
         return 2 * read.pixels - 1 if self.pixels == "signed" and not self.learns_features else read.pixels
 
     def _components(self, batch: VideoBatch, slots: Tensor) -> Tensor | None:
-        return None if self.learns_features else super()._components(batch, slots)
+        return super()._components(batch, slots) if self.paints_frames else None

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-from slotbench.interfaces import CoreOutput, DataSpec, Decoded, SlotSpec, State, TokenSpec, VideoBatch
+from slotbench.interfaces import (
+    CoreOutput,
+    DataSpec,
+    Decoded,
+    Objective,
+    PartError,
+    SlotSpec,
+    State,
+    TokenSpec,
+    VideoBatch,
+)
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.tasks.core_check import check_laws
-from slotbench.tasks.factories import CoreFactory, DecoderFactory, EncoderFactory, OptimizerFactory, ScheduleFactory
+from slotbench.tasks.factories import (
+    CoreFactory,
+    DecoderFactory,
+    EncoderFactory,
+    ObjectiveFactory,
+    OptimizerFactory,
+    ScheduleFactory,
+)
 from slotbench.tasks.metric_weights import MetricWeights
 from slotbench.tasks.optimisation import Decay, WarmupCosine
 from slotbench.tasks.part_checks import check_core_output, check_decoded, check_tokens, check_views, part_of, spec_of
@@ -35,9 +54,12 @@ class SlotTask(Task, ABC):
         core: makes a temporal core from the encoder's `TokenSpec`.
         decoder: makes a decoder from the core's `SlotSpec` and the target's `VideoSpec`.
         parts_spec: sizes that the parts are built from where they are not the data's own; a subclass gives it.
+        terms: objectives whose channels the decoder paints in place of the target's; a subclass that adds them up
+            gives them.
 
     Attributes:
         metric_weights: files of the networks that score frames and videos, for subclasses that take them.
+        objectives: the terms of the loss by the names that they are logged under; empty for a loss of the task's own.
     """
 
     metric_weights: MetricWeights = MetricWeights()
@@ -53,6 +75,7 @@ class SlotTask(Task, ABC):
         data_spec: DataSpec | None = None,
         decay: Decay = "matrices",
         parts_spec: DataSpec | None = None,
+        terms: Sequence[ObjectiveFactory] | None = None,
     ):
         given = {"encoder": encoder, "core": core, "decoder": decoder}
         built = [name for name, part in given.items() if isinstance(part, nn.Module)]
@@ -61,7 +84,13 @@ class SlotTask(Task, ABC):
         sizes = parts_spec or self.data_spec
         self.encoder = part_of(encoder, "encoder", sizes.input)
         self.core = part_of(core, "core", spec_of(self.encoder, "encoder", TokenSpec))
-        self.decoder = part_of(decoder, "decoder", spec_of(self.core, "core", SlotSpec), sizes.target)
+        slots = spec_of(self.core, "core", SlotSpec)
+        made = [part_of(term, "objective", slots, sizes.target) for term in terms or ()]
+        self.objectives = nn.ModuleDict(_by_name(made))
+        if self.objectives:
+            channels = sum(term.paints for term in self.objectives.values())
+            sizes = replace(sizes, target=replace(sizes.target, channels=channels))
+        self.decoder = part_of(decoder, "decoder", slots, sizes.target)
         check_views(self.encoder, sizes.input, self.decoder, sizes.target)
         self._sizes = sizes
 
@@ -104,6 +133,20 @@ class SlotTask(Task, ABC):
         scores = self.scores_of("test")
         if isinstance(scores, DiscoveryScores):
             scores.tracks = True
+
+
+def _by_name(terms: Sequence[nn.Module]) -> dict[str, nn.Module]:
+    """Objectives by the names of their classes in small letters; the second of a class has a 2 behind it."""
+    found: dict[str, nn.Module] = {}
+    for term in terms:
+        if not isinstance(term, Objective):
+            raise PartError(f"objectives has a {type(term).__name__}; expected one of: slotbench plugins objectives")
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(term).__name__).lower()
+        before = sum(type(other) is type(term) for other in found.values())
+        found[f"{name}_{before + 1}" if before else name] = term
+    if found and not any(term.paints for term in found.values()):
+        raise PartError(f"objectives are {', '.join(found)}, of which none trains the decoder: add Reconstruction")
+    return found
 
 
 def frame_by_frame(method: Method) -> Method:

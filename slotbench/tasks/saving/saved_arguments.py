@@ -80,7 +80,8 @@ class RebuiltModule(LightningModule):
         """Keeps in checkpoints what the constructor was given, or nothing if an argument cannot be written down."""
         self.save_hyperparameters(logger=False, ignore=list(self.unsaved))
         given = dict(self.hparams) | written
-        given.pop("parts_spec", None)  # the subclass finds it again
+        for found_again in ("parts_spec", "terms"):  # by the subclass
+            given.pop(found_again, None)
         self.hparams.clear()
         with suppress(UnsavedError):
             self.hparams.update(saved_arguments(given))
@@ -135,7 +136,8 @@ def _built(value: Any, name: str, hint: Any) -> Any:
         return value if data_class is None else cast("Any", data_class)(**_built_arguments(data_class, value))
     if isinstance(value, list | tuple):
         rows = next((get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple), Any)  # of a table as tuples
-        built = [_built(item, name, rows if isinstance(item, list) else Any) for item in value]
+        items = next((get_args(kind)[0] for kind in kinds if get_origin(kind) is list), Any)
+        built = [_built(item, name, rows if isinstance(item, list) else items) for item in value]
         return built if list in origins or (tuple not in origins and isinstance(value, list)) else tuple(built)
     if isinstance(value, str) and Callable in origins:
         raise _refused(value, name)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from slotbench.data.base import (
     join_clips,
 )
 from slotbench.data.crops import cropped, draw_crop
+from slotbench.data.formats.images import sides
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, Piece, VideoBatch, View, WholeVideos
 
@@ -131,10 +132,15 @@ class CutClips(_OfSource):
         source: the videos.
         split: "train" draws, the others go through.
         size: samples at most (training goes round until it has as many).
-        num_frames: frames of a clip; None, in evaluation only, for whole videos, which must be of one length.
+        num_frames: frames of a clip; None, in evaluation only, for whole videos, which must be of one length unless
+            they are read `one_by_one`.
         seed: of orders and cuts.
         chosen: the videos that take part; all if None.
         crop: the least share of the image that a random crop of a training clip keeps; 1 for whole images.
+        one_by_one: a batch has one clip, so that whole videos may be of any lengths.
+
+    Attributes:
+        available: clips of which at most `size` are taken; of the training split its videos.
     """
 
     def __init__(
@@ -146,6 +152,7 @@ class CutClips(_OfSource):
         seed: int = 0,
         chosen: np.ndarray | None = None,
         crop: float = 1.0,
+        one_by_one: bool = False,
     ) -> None:
         self.source = source
         self.crop = crop if split == "train" else 1.0
@@ -159,26 +166,28 @@ class CutClips(_OfSource):
             )
         lengths = source.lengths[videos]
         if num_frames is None:
-            if lengths.min() != lengths.max():
+            if lengths.min() != lengths.max() and not one_by_one:
                 raise DataFilesError(
                     f"the videos have {lengths.min()} to {lengths.max()} frames, and whole videos of different lengths "
-                    "do not fit into one batch: set eval_frames to the frames of a clip"
+                    "do not fit into one batch: set eval_frames to the frames of a clip, or loader.val_batch_size to 1"
                 )
-            num_frames = int(lengths[0])
-        if num_frames > lengths.max():
+        elif num_frames > lengths.max():
             raise DataFilesError(
                 f"clips of {num_frames} frames are asked for, and the longest video of the {split} split has "
                 f"{lengths.max()}: set num_frames or eval_frames to that or less"
             )
         self.num_frames = num_frames
-        long_enough = lengths >= num_frames
-        self.videos, self.room = videos[long_enough], lengths[long_enough] - num_frames + 1
+        frames = lengths if num_frames is None else np.full_like(lengths, num_frames)
+        long_enough = lengths >= frames
+        self.videos, self.room = videos[long_enough], (lengths - frames)[long_enough] + 1
+        self.available = len(self.videos)
         if split == "train":
             super().__init__(size)
             return
-        counts = lengths[long_enough] // num_frames
+        counts, each = (lengths // frames)[long_enough], frames[long_enough]
         which = np.repeat(np.arange(len(counts)), counts)
-        starts = np.concatenate([np.arange(count) * num_frames for count in counts])
+        starts = np.concatenate([np.arange(count) * own for count, own in zip(counts, each, strict=True)])
+        self.available = len(which)
         if size < len(which):
             kept = np.sort(np.random.default_rng(_SUBSET_SEED).permutation(len(which))[:size])
             which, starts = which[kept], starts[kept]
@@ -188,7 +197,9 @@ class CutClips(_OfSource):
     def clips(self, indices: Sequence[int]) -> VideoBatch:
         """The clips of these indices."""
         places = [self.place(index) for index in indices]
-        batch = self.source.read([video for video, _ in places], [start for _, start in places], self.num_frames)
+        videos = [video for video, _ in places]
+        frames = self.num_frames or int(self.source.lengths[videos[0]])
+        batch = self.source.read(videos, [start for _, start in places], frames)
         if self.crop == 1:
             return batch
         parts = []
@@ -301,7 +312,8 @@ class StoredVideos(SlotDataModule):
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 100_000, "test": 100_000}
     channels: int = 3
-    resolution: int
+    resolution: Any
+    """Pixels per side, or height and width where a data set takes both."""
     crop: float = 1.0
 
     def __init__(
@@ -319,8 +331,8 @@ class StoredVideos(SlotDataModule):
 
     @property
     def spec(self) -> DataSpec:
-        """Frames of `resolution` x `resolution` pixels, which are their own target."""
-        return DataSpec.of_frames(self.channels, self.resolution)
+        """Frames of `resolution` pixels, which are their own target."""
+        return DataSpec.of_frames(self.channels, *sides(self.resolution))
 
     @abstractmethod
     def stored_videos(self, split: Split) -> tuple[ClipSource, np.ndarray | None]:
@@ -336,7 +348,8 @@ class StoredVideos(SlotDataModule):
         """Clips of `num_frames` frames for training, of `eval_frames` frames otherwise."""
         source, chosen = self.stored_videos(split)
         num_frames = self.num_frames if split == "train" else self.eval_frames
-        return CutClips(source, split, self.sizes[split], num_frames, self.loader.seed, chosen, self.crop)
+        seed, alone = self.loader.seed, self.loader.val_batch_size == 1
+        return CutClips(source, split, self.sizes[split], num_frames, seed, chosen, self.crop, alone)
 
     def video_pieces(self, split: Split, frames: int, rank: int = 0, processes: int = 1) -> VideoPieces:
         """The whole videos of a split, piece by piece."""

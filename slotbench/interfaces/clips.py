@@ -26,9 +26,9 @@ class View:
         return cls((height, width), (0, 0, height, width))
 
     @classmethod
-    def square(cls, height: int, width: int, side: int) -> View:
-        """The square of this side in the middle of frames of this size, between bars where it is larger."""
-        return cls((height, width), ((height - side) // 2, (width - side) // 2, side, side))
+    def middle(cls, height: int, width: int, rows: int, columns: int) -> View:
+        """The box of so many pixels in the middle of frames of this size, between bars where it is larger."""
+        return cls((height, width), ((height - rows) // 2, (width - columns) // 2, rows, columns))
 
     def cut(self, images: np.ndarray, fill: int = 0) -> np.ndarray:
         """What it shows of arrays "... height width" about such frames; `fill` outside of them."""

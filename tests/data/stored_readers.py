@@ -16,6 +16,7 @@ from cater_files import write_cater
 from clevrer_files import write_clevrer
 from feature_files import write_feature_file
 from media_files import write_maps, write_video
+from real_files import write_davis, write_youtube_vis
 from tfrecord_files import movi_video, write_movi
 
 from slotbench.data.action_videos.action_videos import ActionVideos, MemoryMaze
@@ -26,6 +27,8 @@ from slotbench.data.features import FeatureFile
 from slotbench.data.folders.depth_video import DepthVideo
 from slotbench.data.folders.video_folder import VideoFolder
 from slotbench.data.movi.movi import MOVi
+from slotbench.data.real.davis import DAVIS
+from slotbench.data.real.youtube_vis import YouTubeVIS
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,11 @@ def write_movi_a(folder: Path) -> None:
     write_movi(folder / "movi_a" / "128x128" / "1.0.0", {"train": videos, "validation": videos[:3]})
 
 
+def write_vis(folder: Path) -> None:
+    for stored in ("train", "valid", "test"):
+        write_youtube_vis(folder, stored)
+
+
 def packed_videos(**arguments: Any) -> Any:
     """The data set of docs/your_own_videos.md."""
     page = Path(__file__).parents[2] / "docs" / "your_own_videos.md"
@@ -99,6 +107,8 @@ MOVI: dict[str, Any] = {"resolution": 16, "depth": True}
 READERS = {
     "FeatureFile": Reader(write_features, FeatureFile, {}),
     "VideoFolder": Reader(write_folder, VideoFolder, {"resolution": 8}),
+    "DAVIS": Reader(write_davis, DAVIS, {"resolution": (8, 12)}),
+    "YouTubeVIS": Reader(write_vis, YouTubeVIS, {"resolution": 8, "split_rule": "release"}),
     "DepthVideo": Reader(write_folder, DepthVideo, {"resolution": 8, "unit": "metres"}),
     "MOVi": Reader(write_movi_a, MOVi, MOVI),
     "MOVi, prepared": Reader(write_movi_a, MOVi, MOVI, prepared=True),

@@ -78,5 +78,5 @@ class _DepthClips(FolderClips):
         valid = np.isfinite(stored) & (stored > 0) & (stored != np.float32(self.invalid))
         if self.valid is not None:
             valid &= self.valid[video].ids(frames, size) > 0
-        depth, kept = resize_depth(self.fit.cut(stored), self.fit.cut(valid), self.fit.height)
+        depth, kept = resize_depth(self.fit.cut(stored), self.fit.cut(valid), self.fit.height, self.fit.width)
         return super().clip(video, frames) | {"depth": depth * np.float32(self.metres), "depth_valid": kept}

@@ -69,7 +69,7 @@ def find_videos(path: Path, split: Split, fit: Fit | None = None) -> FoundVideos
 
 
 def _check_no_davis(folder: Path) -> None:
-    """Refuses the trees of DAVIS and YouTube-VOS, whose frames and masks lie in trees of their own."""
+    """Refuses the trees of DAVIS, YouTube-VIS and YouTube-VOS, whose frames and masks lie in trees of their own."""
     root = folder.parent if folder.name == "JPEGImages" else folder
     tree = root / "JPEGImages"
     if not tree.is_dir():
@@ -80,9 +80,14 @@ def _check_no_davis(folder: Path) -> None:
     frames = tree / ("480p" if "480p" in sizes else sizes[0]) if sizes else tree
     if frames == folder:
         return
+    if sizes or (root / "ImageSets").is_dir():
+        files = f" --data.files {frames.name}" if sizes and frames.name != "480p" else ""
+        raise DataFilesError(f"{folder} is a tree of DAVIS: read it by --data DAVIS --data.path {root}{files}")
+    if (root / "instances.json").is_file():
+        raise DataFilesError(f"{folder} is of YouTube-VIS: read it by --data YouTubeVIS --data.path {root.parent}")
     masks = root / "Annotations" / frames.relative_to(tree)
     raise DataFilesError(
-        f"{folder} is a tree of DAVIS or YouTube-VOS: give its frames, --data.path {frames}; for their masks first "
+        f"{folder} is a tree of YouTube-VOS: give its frames, --data.path {frames}; for their masks first "
         f"ln -s {masks.resolve()} {frames / MASKS}, and where 255 is no object --data.void [255]"
     )
 

@@ -24,7 +24,7 @@ from slotbench.data.formats.images import read_numbers
 from slotbench.errors import DataFilesError, listing
 from slotbench.io import map_npy, npz_names, read_npz
 
-__all__ = ["DEPTH", "MASKS", "VALID", "FrameMaps", "find_maps", "name_of", "read_map", "resize_depth"]
+__all__ = ["DEPTH", "MASKS", "VALID", "FrameMaps", "check_maps", "find_maps", "name_of", "read_map", "resize_depth"]
 
 MASKS, DEPTH, VALID = "masks", "depth", "depth_valid"
 """The folders beside the videos."""
@@ -104,14 +104,19 @@ def find_maps(videos: Sequence[VideoFile], kind: str, void: Sequence[int] = ()) 
     if not any(place.is_dir() for place in places.values()):
         return None
     found = [FrameMaps(places[video.path.parent] / name_of(video.path), kind, void) for video in videos]
+    check_maps(videos, found)
+    return found
+
+
+def check_maps(videos: Sequence[VideoFile], found: Sequence[FrameMaps]) -> None:
+    """Refuses maps of other frames than those of their videos."""
     for video, maps in zip(videos, found, strict=True):
         if maps.length != video.length:
             raise DataFilesError(
-                f"{maps.path} has {kind} of {maps.length} frames, and {video.path} has {video.length} frames: expected "
-                "a map for each"
+                f"{maps.path} has {maps.kind} of {maps.length} frames, and {video.path} has {video.length} frames: "
+                "expected a map for each"
             )
-        check_same_frames(kind, maps.path, maps.numbers, video.path, video.numbers)
-    return found
+        check_same_frames(maps.kind, maps.path, maps.numbers, video.path, video.numbers)
 
 
 def name_of(video: Path) -> str:
@@ -129,15 +134,15 @@ def read_map(path: Path, kind: str = MASKS) -> np.ndarray:
 
 
 def resize_depth(
-    depth: Float[np.ndarray, "time rows columns"], valid: Bool[np.ndarray, "time rows columns"], side: int
-) -> tuple[Float[np.ndarray, "time side side"], Bool[np.ndarray, "time side side"]]:
-    """Depth and its mask at `side` x `side` pixels; 0 where there is none.
+    depth: Float[np.ndarray, "time rows columns"], valid: Bool[np.ndarray, "time rows columns"], height: int, width: int
+) -> tuple[Float[np.ndarray, "time height width"], Bool[np.ndarray, "time height width"]]:
+    """Depth and its mask at `height` x `width` pixels; 0 where there is none.
 
     A pixel takes the nearest depth among those of the pixels that it covers, so that sparse depth does not get lost and
     no value arises between two objects; enlarged, it takes the one that it lies in.
     """
     found = np.where(valid, depth, np.inf)
-    for axis in (1, 2):
+    for axis, side in ((1, height), (2, width)):
         size = found.shape[axis]
         if side <= size:
             found = np.minimum.reduceat(found, np.arange(side) * size // side, axis=axis)

@@ -69,8 +69,8 @@ class FrameFolder(VideoFile):
             frame = self._frame(self.files[number])
             if frame.shape[:2] != self.size:
                 raise DataFilesError(
-                    f"frame {number} of {self.path} has {frame.shape[0]} x {frame.shape[1]} pixels, and the first one "
-                    f"{self.size[0]} x {self.size[1]}; expected one size"
+                    f"frame {number} of {self.path} has {frame.shape[0]} x {frame.shape[1]} pixels; expected "
+                    f"{self.size[0]} x {self.size[1]}, as the first one has"
                 )
             yield frame
 

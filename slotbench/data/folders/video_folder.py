@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_warn
 
-from slotbench.data.base import LoaderOptions, Split, check_counts
+from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.clips import ClipReader, StoredVideos
 from slotbench.data.folders.found_videos import FoundVideos, find_videos, has_splits, reading_of
 from slotbench.data.folders.frame_maps import MASKS, FrameMaps, find_maps, name_of
 from slotbench.data.folders.video_files import VideoFile
-from slotbench.data.formats.images import Fit, Fitting
+from slotbench.data.formats.images import Fit, Fitting, Resolution, sides
 from slotbench.data.reading_order import ResumableLoader
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import View
 
-__all__ = ["FolderClips", "VideoFolder"]
+__all__ = ["FolderClips", "VideoFolder", "VideoMasks"]
 
 _USUALLY_VOID = 255
 
@@ -27,20 +27,22 @@ _USUALLY_VOID = 255
 class VideoFolder(StoredVideos):
     """Videos in a folder: movies (PyAV reads them), GIFs, numpy arrays, folders of images, and mixtures of these.
 
-    Each is made square as `fit` says, resized with anti-aliasing, and cut into clips: at random in training, one after
-    the other in evaluation. Movies are decoded once, and kept at `resolution` in the user's cache folder.
+    Each is cropped as `fit` says, resized with anti-aliasing, and cut into clips: at random in training, one after the
+    other in evaluation. Movies are decoded once, and kept at `resolution` in the user's cache folder.
     Subfolders train, val and test are the splits; without any of them every split has all videos, and a warning says
     that the scores are then those of training videos.
 
     Masks lie in a folder `masks` beside the videos (`slotbench.data.folders.frame_maps`): `masks/walk.npz` or a folder
-    of images `masks/walk` for `walk.mp4`. They become square with the frames, ids unchanged, and segmentations are
+    of images `masks/walk` for `walk.mp4`. They are cropped with the frames, ids unchanged, and segmentations are
     scored against them. `objects` has "video", the number of the video in the order of their names, and "first_frame".
 
     Args:
         path: the folder, or one movie, GIF, array or folder of images.
         channels: 3, or 1 for frames in grey.
-        fit: "crop" takes the square in the middle of a frame, "stretch" all of it in another proportion, and
-            "letterbox" all of it between black bars, which are background in masks and have no depth.
+        resolution: pixels per side, or [height, width].
+        fit: "crop" takes the largest box of the resolution's proportions in the middle of a frame, "stretch" all of it
+            in other proportions, and "letterbox" all of it between black bars, which are background in masks and have
+            no depth.
         void: ids in the masks whose pixels count nowhere, such as 255 in sets like DAVIS; they become -1.
     """
 
@@ -49,7 +51,7 @@ class VideoFolder(StoredVideos):
         path: str,
         num_frames: int = 6,
         eval_frames: int | None = 24,
-        resolution: int = 64,
+        resolution: Resolution = 64,
         stride: int = 1,
         channels: Literal[1, 3] = 3,
         loader: LoaderOptions = LoaderOptions(val_batch_size=4),
@@ -57,11 +59,10 @@ class VideoFolder(StoredVideos):
         fit: Fitting = "crop",
     ) -> None:
         super().__init__(loader, num_frames, eval_frames, stride)
-        check_counts(resolution=resolution)
         self.path = Path(path).expanduser()
         self.channels = channels
         self.resolution = resolution
-        self.fit = Fit(resolution, resolution, channels, fit)
+        self.fit = Fit(*sides(resolution), channels, fit)
         self.void = tuple(void)
         self._found: dict[Split, FoundVideos] = {}
         self._masks: dict[Split, list[FrameMaps] | None] = {}
@@ -112,10 +113,19 @@ class VideoFolder(StoredVideos):
         return super()._loader(split, batch_size, one_per_video)
 
 
-class FolderClips(ClipReader):
-    """Clips of videos in a folder, square and resized."""
+class VideoMasks(Protocol):
+    """The masks of a video."""
 
-    def __init__(self, videos: list[VideoFile], masks: list[FrameMaps] | None, fit: Fit, stride: int = 1) -> None:
+    def ids(self, numbers: Sequence[int], size: tuple[int, int]) -> np.ndarray:
+        """Ids "time height width" of these frames, of this size; -1 counts nowhere."""
+
+
+class FolderClips(ClipReader):
+    """Clips of videos in a folder, cropped and resized."""
+
+    def __init__(
+        self, videos: Sequence[VideoFile], masks: Sequence[VideoMasks] | None, fit: Fit, stride: int = 1
+    ) -> None:
         self.videos, self.masks, self.fit, self.stride = videos, masks, fit, stride
         self.lengths = np.array([-(-video.length // stride) for video in videos])
 
@@ -132,7 +142,7 @@ class FolderClips(ClipReader):
         return name_of(self.videos[video].path)
 
     def view(self, video: int) -> View:
-        """The square in the middle, or all of the frame."""
+        """The box in the middle, or all of the frame."""
         return self.fit.view(self.videos[video].size)
 
     def origin(self, video: int) -> str:

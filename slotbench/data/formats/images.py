@@ -25,10 +25,13 @@ from slotbench.interfaces import View
 from slotbench.io import open_file
 
 __all__ = ["Fit", "Fitting", "as_frame", "decode_png", "opened_image", "read_frame", "read_numbers"]
-__all__ += ["refused_if_damaged", "resize_bilinear", "resize_nearest"]
+__all__ += ["Resolution", "refused_if_damaged", "resize_bilinear", "resize_nearest", "sides"]
+
+Resolution = int | tuple[int, int]
+"""Pixels of frames: of each side of a square, or height and width."""
 
 Fitting = Literal["crop", "stretch", "letterbox"]
-"""What becomes a square: the square in the middle of a frame, the frame stretched, or the frame between black bars."""
+"""How frames get other proportions: the largest box of them in the middle, all stretched, or all between black bars."""
 
 _KINDS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF", "PPM", "GIF")  # of those that Pillow knows some start other programs
 _LOSSY = ("JPEG", "MPO", "WEBP")
@@ -42,7 +45,7 @@ _DAMAGED = (OSError, ValueError, SyntaxError, LookupError, TypeError, AttributeE
 
 @dataclass(frozen=True)
 class Fit:
-    """How frames become those of a data set: a square of them, or all of them, resized.
+    """How frames become those of a data set: a box of them, or all of them, resized.
 
     Args:
         height: rows of the result.
@@ -76,7 +79,19 @@ class Fit:
         """That part of frames of this height and width."""
         if self.mode == "stretch":
             return View.whole(*size)
-        return View.square(*size, (min if self.mode == "crop" else max)(size))
+        height, width = size
+        as_wide = max(1, round(width * self.height / self.width)), width
+        as_high = height, max(1, round(height * self.width / self.height))
+        is_narrow = width * self.height <= height * self.width
+        return View.middle(*size, *(as_wide if is_narrow == (self.mode == "crop") else as_high))
+
+
+def sides(resolution: Resolution) -> tuple[int, int]:
+    """Height and width of frames of a resolution."""
+    height, width = (resolution, resolution) if isinstance(resolution, int) else resolution
+    if min(height, width) < 1:
+        raise ValueError(f"resolution is {resolution}; expected pixels per side, or [height, width], 1 or more")
+    return height, width
 
 
 @contextlib.contextmanager

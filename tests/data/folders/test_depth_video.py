@@ -99,7 +99,7 @@ def test_sparse_depth_is_not_lost_in_a_smaller_image_and_nothing_arises_between_
     valid = np.zeros((1, 6, 6), bool)
     valid[0, :2, :2] = valid[0, 4, 5] = True
     valid[0, 0, 1] = False
-    small, kept = resize_depth(depth, valid, 3)
+    small, kept = resize_depth(depth, valid, 3, 3)
     np.testing.assert_array_equal(small[0], [[3, 0, 0], [0, 0, 0], [0, 0, 5]])
     np.testing.assert_array_equal(kept[0], small[0] > 0)
     large, _ = resize_depth(small, kept, 6)

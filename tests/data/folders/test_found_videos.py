@@ -103,7 +103,7 @@ def test_arrays_for_each_frame_are_one_video(tmp_path: Path) -> None:
 def test_frames_that_differ_in_size_are_refused_when_they_are_read(tmp_path: Path) -> None:
     frames(tmp_path / "walk", 3)
     Image.new("L", (8, 12)).save(tmp_path / "walk" / "1.png")
-    with pytest.raises(DataFilesError, match=r"frame 1 of .*walk has 12 x 8 pixels, and the first one 8 x 12"):
+    with pytest.raises(DataFilesError, match=r"frame 1 of .*walk has 12 x 8 pixels; expected 8 x 12"):
         values(tmp_path / "walk")
 
 
@@ -216,25 +216,36 @@ def _sound(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "tree", "typed"),
+    ("given", "tree", "file", "typed"),
     [
-        ("", "JPEGImages/480p", "JPEGImages/480p"),
-        ("JPEGImages", "JPEGImages/480p", "JPEGImages/480p"),
-        ("", "JPEGImages/Full-Resolution", "JPEGImages/Full-Resolution"),
-        ("", "JPEGImages", "JPEGImages"),
-        ("", "train/JPEGImages", "train/JPEGImages"),
+        ("", "JPEGImages/480p/bear", None, "--data DAVIS --data.path {}"),
+        ("JPEGImages", "JPEGImages/480p/bear", None, "--data DAVIS --data.path {}"),
+        ("", "JPEGImages/4K/bear", None, "--data DAVIS --data.path {} --data.files 4K"),
+        ("", "JPEGImages/bear", "ImageSets/2017/val.txt", "--data DAVIS --data.path {}"),
+        ("", "train/JPEGImages/bear", "train/instances.json", "--data YouTubeVIS --data.path {}"),
     ],
 )
-def test_a_tree_of_davis_is_named_with_what_to_type(given: str, tree: str, typed: str, tmp_path: Path) -> None:
+def test_trees_with_readers_of_their_own_are_named_with_what_to_type(
+    given: str, tree: str, file: str | None, typed: str, tmp_path: Path
+) -> None:
+    frames(tmp_path / tree)
+    if file is not None:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("{}")
+    with pytest.raises(DataFilesError) as said:
+        VideoFolder(str(tmp_path / given)).reading()
+    assert str(said.value).endswith(f"read it by {typed.format(tmp_path)}")
+
+
+@pytest.mark.parametrize("tree", ["JPEGImages", "train/JPEGImages"])
+def test_a_tree_of_youtube_vos_is_named_with_what_to_type(tree: str, tmp_path: Path) -> None:
     for kind in (tree, tree.replace("JPEGImages", "Annotations")):
         frames(tmp_path / kind / "bear")
-    with pytest.raises(
-        DataFilesError, match=rf"DAVIS.*--data.path {tmp_path / typed};.*ln -s (.*) (\S*/masks)"
-    ) as said:
-        VideoFolder(str(tmp_path / given)).reading()
+    with pytest.raises(DataFilesError, match=rf"VOS.*--data.path {tmp_path / tree};.*ln -s (.*) (\S*/masks)") as said:
+        VideoFolder(str(tmp_path)).reading()
     words = str(said.value).partition("ln -s ")[2].partition(",")[0].split()
     Path(words[1]).symlink_to(words[0])
-    data = VideoFolder(str(tmp_path / typed), resolution=8, eval_frames=6)
+    data = VideoFolder(str(tmp_path / tree), resolution=8, eval_frames=6)
     assert "with masks" in data.reading()
     assert data.dataset("val").clips([0]).require("masks").shape == (1, 6, 8, 8)
 

@@ -208,9 +208,28 @@ class _Tracks:
                 f"(video {self.tracks[0].video_id}, frame {number}); expected one size"
             )
         with refused_if_damaged(f"{self.path} holds a damaged mask (video {self.tracks[0].video_id}, frame {number})"):
+            # pycocotools leaves what no run covers as it was in memory
+            if (covered := _covered(runs.counts)) != size[0] * size[1]:
+                raise ValueError(f"its runs cover {covered} pixels")
             given = {"size": list(runs.size), "counts": runs.counts}
             coded = mask.frPyObjects(given, *size) if isinstance(runs.counts, list) else given
             return mask.decode(coded).astype(bool)
+
+
+def _covered(counts: str | list[int]) -> int:
+    """The pixels that the runs of a mask cover, in numbers or in COCO's text: 6 bits a letter, 5 of them digits."""
+    if isinstance(counts, list):
+        return sum(counts)
+    runs, value, shift = [0, 0, 0], 0, 0
+    for letter in counts.encode():
+        value |= ((letter - 48) & 31) << shift
+        shift += 5
+        if not (letter - 48) & 32:
+            value -= (value >> (shift - 1) & 1) << shift
+            # from the fourth run on, what differs from the one before the last
+            runs.append(value + runs[-2] if len(runs) > 5 else value)
+            value = shift = 0
+    return sum(runs)
 
 
 class _YouTubeVISClips(FolderClips):

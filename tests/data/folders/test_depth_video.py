@@ -102,7 +102,7 @@ def test_sparse_depth_is_not_lost_in_a_smaller_image_and_nothing_arises_between_
     small, kept = resize_depth(depth, valid, 3, 3)
     np.testing.assert_array_equal(small[0], [[3, 0, 0], [0, 0, 0], [0, 0, 5]])
     np.testing.assert_array_equal(kept[0], small[0] > 0)
-    large, _ = resize_depth(small, kept, 6)
+    large, _ = resize_depth(small, kept, 6, 6)
     np.testing.assert_array_equal(large[0], small[0].repeat(2, 0).repeat(2, 1))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from real_files import write_davis
 
 from slotbench import registry
 from slotbench.cli import run
@@ -92,20 +93,29 @@ def test_a_run_is_tested_and_shown_as_the_page_says(trained: Path) -> None:
     assert shown == {"video0000_walk0.png", "video0001_walk1.png", "video0000_long.png"}
 
 
-def test_a_tree_of_davis_is_trained_on_as_the_page_says(here: Path) -> None:
+def test_a_tree_of_davis_is_trained_on_as_the_page_says(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_davis(here / "DAVIS", {"bear": 7, "ant": 4, "dog": 8, "cat": 14})
+    (fit,) = (command for command in commands() if "DAVIS" in command)
+    assert run([*fit, *QUICK, *SMALL, "--name", "davis"]) == 0
+    assert "train: 2 of 2 videos; val: 3 clips of 6 frames, from 2 of 2 videos" in capsys.readouterr().out
+    (found,) = (here / "runs" / "davis").iterdir()
+    assert "val/fg_ari/video/decoder" in json.loads((found / "result.json").read_text())["metrics"]
+
+
+def test_a_tree_of_youtube_vos_is_trained_on_as_the_page_says(here: Path) -> None:
     for name in ("bear", "dog"):
         frames, masks = clip(3, 25)
         for tree, kind, images in (("JPEGImages", "jpg", frames), ("Annotations", "png", masks)):
-            folder = here / "DAVIS" / tree / "480p" / name
+            folder = here / "VOS" / "train" / tree / name
             folder.mkdir(parents=True)
             for number, image in enumerate(images):
-                Image.fromarray(image).save(folder / f"{number:05}.{kind}")
+                Image.fromarray(image).save(folder / f"{5 * number:05}.{kind}")
     (link,) = (line for line in blocks("bash") if line.startswith("ln -s"))
     subprocess.run(link.splitlines()[0], shell=True, check=True, cwd=here, env=os.environ | {"PWD": str(here)})
-    (fit,) = (command for command in commands() if "[255]" in command)
+    (fit,) = (command for command in commands() if "VOS/train/JPEGImages" in command)
     with pytest.warns(UserWarning, match="no folders train, val and test"):
-        assert run([*fit, *QUICK, *SMALL, "--name", "davis"]) == 0
-    (found,) = (here / "runs" / "davis").iterdir()
+        assert run([*fit, *QUICK, *SMALL, "--name", "vos"]) == 0
+    (found,) = (here / "runs" / "vos").iterdir()
     assert "val/fg_ari/video/decoder" in json.loads((found / "result.json").read_text())["metrics"]
 
 

@@ -71,6 +71,7 @@ def test_every_page_is_in_the_navigation():
     ("query", "page"),
     [
         *(("DAVIS", "your_own_videos.md"), ("own dataset", "your_own_videos.md"), ("loss", "metrics.md")),
+        ("YouTube-VIS", "datasets.md"),
         *(("multi-GPU", "cluster.md"), ("early stopping", "resume.md"), ("W&B", "wandb.md")),
     ],
 )

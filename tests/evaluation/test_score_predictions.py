@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from real_files import write_davis, write_palettes
 from tested_runs import train_and_test
 
 from slotbench.cli import run
@@ -108,3 +109,20 @@ def test_every_second_frame_is_compared_with_its_own_truth(tested):
     assert scored(masks, truth) == scored(masks, thinned)
     np.savez(thinned / f"{name}.npz", masks=np.load(truth / f"{name}.npy")[::2])
     assert run(["score", str(masks), "--truth", str(thinned)]) == 2
+
+
+def test_whole_videos_of_davis_score_as_the_test_of_the_run(tmp_path):
+    """Videos of two lengths, wide frames, pixels that count nowhere; truth is the tree's own."""
+    davis = tmp_path / "videos"
+    ids = write_davis(davis, {"bear": 4, "ant": 4, "dog": 7, "cat": 5}, size=(32, 56))["dog"]
+    ids[:, :2] = 255
+    write_palettes(davis / "Annotations" / "480p" / "dog", ids)
+    data = {"num_frames": 2, "resolution": [16, 24]} | {"loader": {"batch_size": 2, "val_batch_size": 1}}
+    train_and_test(tmp_path, EXPERIMENT | {"data": {"class_path": "DAVIS", "init_args": data}})
+    (file,) = (tmp_path / "run").glob("test-*.json")
+    expected = {name[5:-8]: one for name, one in json.loads(file.read_text())["metrics"].items() if "/decoder" in name}
+    truth = davis / "Annotations" / "480p"
+    found = scored(predicted(tmp_path, "--save", "masks"), truth, "--void", "255", "--allow-missing")
+    both = found.keys() & expected.keys()
+    assert {"fg_ari/video", "miou/frame", "ari/frame", "hota"} <= both
+    assert {name: found[name] for name in both} == pytest.approx({name: expected[name] for name in both}, abs=1e-6)

@@ -220,14 +220,15 @@ def _covered(counts: str | list[int]) -> int:
     """The pixels that the runs of a mask cover, in numbers or in COCO's text: 6 bits a letter, 5 of them digits."""
     if isinstance(counts, list):
         return sum(counts)
-    runs, value, shift = [0, 0, 0], 0, 0
+    runs: list[int] = []
+    value = shift = 0
     for letter in counts.encode():
         value |= ((letter - 48) & 31) << shift
         shift += 5
         if not (letter - 48) & 32:
             value -= (value >> (shift - 1) & 1) << shift
-            # from the fourth run on, what differs from the one before the last
-            runs.append(value + runs[-2] if len(runs) > 5 else value)
+            # from the fourth on, how a run differs from the one before the last
+            runs.append(value + runs[-2] if len(runs) > 2 else value)
             value = shift = 0
     return sum(runs)
 
@@ -263,4 +264,4 @@ class _YouTubeVISClips(FolderClips):
         found, own = super().clip(video, frames), self.categories[video]
         if self.masks is None:
             return found
-        return found | {"num_objects": np.int64(len(own)), "category": padded(own, self.most, fill=-1)}
+        return found | {"num_objects": np.array(len(own)), "category": padded(own, self.most, fill=-1)}

@@ -88,11 +88,14 @@ class CrossAttention(nn.Module):
         self.output = xavier_linear(dim, dim)
 
     def forward(
-        self, queries: Float[Tensor, "#batch queries dim"], context: Float[Tensor, "batch tokens context_dim"]
+        self,
+        queries: Float[Tensor, "#batch queries dim"],
+        context: Float[Tensor, "batch tokens context_dim"],
+        gain: float = 1.0,
     ) -> tuple[Float[Tensor, "batch queries dim"], Float[Tensor, "batch heads queries tokens"]]:
-        """(output, weights); the weights of a query sum to 1 over the tokens."""
+        """(output, weights); the weights of a query sum to 1 over the tokens, a softmax of logits times `gain`."""
         query = split_heads(self.query(queries), self.num_heads)
-        query = query * query.shape[-1] ** -0.5
+        query = query * (gain * query.shape[-1] ** -0.5)
         few = self.num_heads * queries.shape[1] < self.output.in_features and context.shape[1] >= FEW_QUERIES_TOKENS
         mixed, weights = (self.few_queries if few else self.reference)(query, context)
         return self.output(merge_heads(mixed)), weights

@@ -17,7 +17,7 @@ from slotbench.nn.parameters import without_decay
 class MLPPatchDecoder(Decoder):
     """An MLP of slot plus position gives the content of every cell and its mask logit; slots are mixed by softmax.
 
-    The position table is learned, begins with normal noise of deviation 1, and is shared by the slots. The MLP has
+    The position table is learned, begins with normal noise, and is shared by the slots. The MLP has
     ReLUs; its output is the content of the cell, `patch_size` x `patch_size` pixels of it, and a mask logit for each of
     them. A softmax of the logits over the slots, in float32, gives the masks, and the reconstruction is the sum of the
     contents in their proportion. The number of slots is free.
@@ -36,6 +36,8 @@ class MLPPatchDecoder(Decoder):
         hidden_dim: width of the hidden layers.
         num_hidden: hidden layers.
         patch_size: side of a cell in pixels; it must divide the height and the width.
+        position_std: deviation of the noise that positions begin with; in VideoSAUR's code, which is this decoder with
+            `hidden_dim=1024`, it is one over the root of a slot's width.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class MLPPatchDecoder(Decoder):
         hidden_dim: int = 64,
         num_hidden: int = 3,
         patch_size: int = 1,
+        position_std: float = 1.0,
     ):
         super().__init__()
         if patch_size < 1 or video_spec.height % patch_size or video_spec.width % patch_size:
@@ -54,7 +57,9 @@ class MLPPatchDecoder(Decoder):
             )
         self.grid = (video_spec.height // patch_size, video_spec.width // patch_size)
         self.patch_size = patch_size
-        self.positions = without_decay(nn.Parameter(torch.randn(self.grid[0] * self.grid[1], slot_spec.dim)))
+        self.positions = without_decay(
+            nn.Parameter(position_std * torch.randn(self.grid[0] * self.grid[1], slot_spec.dim))
+        )
         self.first = nn.Linear(slot_spec.dim, hidden_dim)
         layers = [nn.Linear(hidden_dim, hidden_dim) for _ in range(num_hidden - 1)]
         self.hidden: Sequence[nn.Linear] = nn.ModuleList(layers)  # type: ignore[assignment]

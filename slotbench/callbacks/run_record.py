@@ -65,6 +65,7 @@ class RunRecord(Callback):
             error=None,
             diverged_at=None,
             parameters=trainable_parameters(pl_module),
+            features=_feature_weights(trainer, pl_module),
             headlines=self._headlines(pl_module),
             accelerator=str(trainer.strategy.root_device),
             precision=str(trainer.precision),
@@ -147,3 +148,9 @@ class RunRecord(Callback):
         fields |= {"seconds": round(self._seconds(), 3), "peak_device_memory": memory, "kernels": chosen_kernels()}
         if trainer.is_global_zero:
             self._folder.update(**fields)
+
+
+def _feature_weights(trainer: Trainer, module: LightningModule) -> dict[str, str] | None:
+    """Name and hash of the network whose features the run reads, computed on the way or read from the data."""
+    holders = (module, getattr(trainer, "datamodule", None))
+    return next((dict(found) for one in holders if (found := getattr(one, "feature_weights", None))), None)

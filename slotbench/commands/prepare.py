@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 from slotbench import registry
 from slotbench.commands.arguments import Report, expect, progress_bars, split_and_load
 from slotbench.errors import FileError, UserError, lines
+from slotbench.pretrained import named_features
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -26,10 +27,11 @@ _USAGE = """Usage: slotbench prepare NAME --path PATH --out DIR [--ARGUMENT VALU
 
 Reads a data set once and writes its decoded clips to DIR, a cache that is quick to read: name it as the data set's
 path. The same command resumes after an interruption. With --codes RUN it also computes the codes of every frame by that
-run's tokenizer; with --features it writes a frozen network's features instead, for the data set FeatureFile.
+run's tokenizer; with --features it writes a frozen network's features instead, for the data set FeatureFile: WEIGHTS
+is a folder of a vision transformer or its name on the Hugging Face Hub.
 
   slotbench prepare MOVi --path DIR --out CACHE --resolution 64
-  slotbench prepare MOVi --path DIR --out FEATURES --resolution 256 --features DINOFeatures --features.path WEIGHTS
+  slotbench prepare MOVi --path DIR --out FEATURES --resolution 256 --features WEIGHTS --features.resolution 224
   slotbench prepare NAME --help          what can be set"""
 
 
@@ -43,8 +45,8 @@ def main(command: str, arguments: list[str]) -> int:
         raise UserError(lines("no data set is named", expected="slotbench prepare NAME --path PATH --out DIR"))
     name, *rest = given
     expect("data set", [name], registry.names("datasets"))
-    with_features = any(argument.partition("=")[0] == "--features" for argument in rest)
-    return (_prepare_features if with_features else _prepare)(name, rest)
+    rest = named_features(rest, "--features")
+    return (_prepare_features if "--features" in rest else _prepare)(name, rest)
 
 
 def _prepare(name: str, arguments: list[str]) -> int:
@@ -104,6 +106,7 @@ def _prepare_features(name: str, arguments: list[str]) -> int:
     from slotbench.data.features import write_features
     from slotbench.data.preparing import Preparable
     from slotbench.interfaces import VideoSpec
+    from slotbench.pretrained import onnx_features, vit_features  # noqa: F401  (named as --features)
     from slotbench.pretrained.feature_extractor import FeatureExtractor
 
     apply_policy()
@@ -116,11 +119,13 @@ def _prepare_features(name: str, arguments: list[str]) -> int:
     made = Callable[[VideoSpec], FeatureExtractor]
     parser.add_argument("--features", type=made, required=True, help="what makes the features")
     parser.add_argument("--split", type=Literal["all", *get_args(Split)], default="all", help="the split to write")
+    told = "keep frames and masks at their own size, and not at that of the network"
+    parser.add_argument("--own_size", type=bool, default=False, help=told)
     given = parser.parse_args(arguments)
     jobs = given.pop("jobs")
     description = {"data": name} | json.loads(parser.dump(given, format="json", skip_none=False))
     built = parser.instantiate(given)
-    out, features, split = (built.pop(key) for key in ("out", "features", "split"))
+    out, features, split, own_size = (built.pop(key) for key in ("out", "features", "split", "own_size"))
     del description["out"], description["split"]
     with _preparing(name, out) as report:
         data = kind(**built.as_dict())
@@ -132,7 +137,12 @@ def _prepare_features(name: str, arguments: list[str]) -> int:
         def encode(frames: torch.Tensor) -> torch.Tensor:
             return extractor(frames[None].to(device))[0].cpu()
 
-        write_features(data, encode, extractor.resolution, out, description, splits, report, jobs)
+        if extractor.weights_sha256:  # so that weights that have moved are the same ones
+            made_by = description["features"].setdefault("init_args", {})
+            made_by.pop("path", None)
+            made_by |= {"weights": Path(extractor.weights).name, "weights_sha256": extractor.weights_sha256}
+        size = None if own_size else extractor.resolution
+        write_features(data, encode, size, out, description, splits, report, jobs)
     print(f"wrote {out}; use it with --data FeatureFile --data.path {out}")
     return 0
 

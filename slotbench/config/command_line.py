@@ -18,6 +18,7 @@ from slotbench.config.policy import check_run_plugins
 from slotbench.config.tree import Given, config_files, read_tree, typed_settings
 from slotbench.errors import UserError, lines
 from slotbench.io import read_text, read_yaml
+from slotbench.pretrained import named_features
 from slotbench.runs.checkpoint_choice import DEFAULT, OF_A_RUN, choose_checkpoint
 from slotbench.runs.folder import CONFIG, RunFolder, check_run_name, usable_run_name
 
@@ -31,7 +32,7 @@ _LIGHTNING = "ckpt_path"
 
 def resolve(arguments: Sequence[str], run: Path | None = None) -> Configuration:
     """The configuration of `fit` with these arguments, parsed and checked; `run` is whose they are."""
-    options, rest = split_options(_with_seed(arguments))
+    options, rest = split_options(_in_full(arguments))
     given = read_with_plugins("show", options, rest, run)
     from slotbench.config.parser import Configuration, filter_messages
 
@@ -45,7 +46,7 @@ def read_command_line(command: str, arguments: Sequence[str]) -> tuple[Given, Ru
     Raises:
         UserError: an option, a file, a run or a name is wrong, or the command does not take it.
     """
-    arguments, run = _expand_run(command, _with_seed(arguments))
+    arguments, run = _expand_run(command, _in_full(arguments))
     options, arguments = split_options(arguments)
     _check_options(command, options, run)
     if command == "fit":
@@ -80,9 +81,10 @@ def read_with_plugins(
     return read_tree(arguments)
 
 
-def _with_seed(arguments: Sequence[str]) -> list[str]:
-    """The arguments with `--seed_everything` for `--seed`, which other tools call it."""
-    return [re.sub(r"\A--seed(?==|\Z)", "--seed_everything", argument) for argument in arguments]
+def _in_full(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `--seed_everything` for `--seed`, which other tools call it, and `--features` in full."""
+    arguments = [re.sub(r"\A--seed(?==|\Z)", "--seed_everything", argument) for argument in arguments]
+    return named_features(arguments, "--model.features")
 
 
 def _check_options(command: str, options: RunOptions, run: RunFolder | None) -> None:

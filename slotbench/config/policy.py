@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from slotbench import registry
 from slotbench.errors import UserError, lines
+from slotbench.pretrained import EXTRACTORS
 from slotbench.runs.folder import RECORD, RunFolder
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _NAMED = {
     ),
     "lightning.fabric.plugins.environments": "LightningEnvironment TorchElasticEnvironment",
     "slotbench.interfaces": "DataSpec VideoSpec",
-    "slotbench.pretrained.feature_extractor": "DINOFeatures",
+    **EXTRACTORS,
 }
 
 

@@ -167,6 +167,8 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 1000, "test": 1000}
     """Clips of each split for which the `loader` has no size."""
+    feature_weights: Mapping[str, str] | None = None
+    """Name and hash, "weights" and "weights_sha256", of the network whose features the data brings."""
 
     def __init__(self, loader: LoaderOptions | Mapping[str, Any] = LoaderOptions()) -> None:
         super().__init__()

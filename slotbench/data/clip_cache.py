@@ -41,6 +41,7 @@ def write_cache(
     description: dict[str, Any],
     timed: Collection[str] = (),
     report: Callable[[int], None] | None = None,
+    lengths: np.ndarray | None = None,
 ) -> int:
     """Writes videos to a cache, or resumes one that was interrupted, and returns how many it holds.
 
@@ -51,12 +52,13 @@ def write_cache(
             description is not overwritten.
         timed: the `objects` that have an axis of frames after that of videos, which a cut in time cuts.
         report: called after each batch with the number of videos written.
+        lengths: frames of each video where they differ: then each frame is an entry of the files, not each video.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # those who wait find it complete
         with lock(folder / ".prepare.lock", timeout=math.inf):
-            return _write(folder, batches, plain(description), list(timed), report)
+            return _write(folder, batches, plain(description), list(timed), report, lengths)
     except OSError as error:
         raise DataFilesError(
             f"{folder} cannot be written ({error.strerror or error}): the same command resumes from there"
@@ -69,8 +71,14 @@ def _write(
     description: dict[str, Any],
     timed: list[str],
     report: Callable[[int], None] | None,
+    lengths: np.ndarray | None,
 ) -> int:
     done = 0
+    by_frame = frozenset((*_TIMED, *(f"objects.{name}" for name in timed))) if lengths is not None else frozenset()
+
+    def entries(name: str) -> int:
+        return int(lengths[:done].sum()) if lengths is not None and name in by_frame else done
+
     for name in (_COMPLETE, _PARTIAL):
         if (folder / name).is_file():
             state = read_json_object(folder / name)
@@ -88,15 +96,15 @@ def _write(
         files: dict[str, GrowingNpy] = {}
         try:
             for path in folder.glob("*.npy") if done else ():
-                files[path.stem] = stack.enter_context(GrowingNpy(path, done))
+                files[path.stem] = stack.enter_context(GrowingNpy(path, entries(path.stem)))
             for batch in batches(done):
                 for name, values in _fields(batch).items():
                     if name not in files:
-                        files[name] = stack.enter_context(GrowingNpy(folder / f"{name}.npy", done))
-                    files[name].append(values)
+                        files[name] = stack.enter_context(GrowingNpy(folder / f"{name}.npy", entries(name)))
+                    files[name].append(values.reshape(-1, *values.shape[2:]) if name in by_frame else values)
                     files[name].flush()
                 done += len(batch)
-                if any(file.count != done for file in files.values()):
+                if any(file.count != entries(name) for name, file in files.items()):
                     raise ValueError("some videos have a field that others have not")
                 write_atomically(folder / _PARTIAL, dump_json({"videos": done, "description": description}))
                 if report is not None:
@@ -108,6 +116,7 @@ def _write(
     if not done:
         raise DataFilesError(f"nothing to write to {folder}: the source has no videos")
     state = {"videos": done, "description": description, "timed": timed, "fields": sorted(files)}
+    state |= {} if lengths is None else {"lengths": lengths.tolist()}
     write_atomically(folder / _COMPLETE, dump_json(state, indent=1))
     (folder / _PARTIAL).unlink(missing_ok=True)
     return done
@@ -118,7 +127,7 @@ class ClipCache(ClipSource):
 
     Attributes:
         description: the one given to `write_cache`.
-        fields: the shape of a video's values, by name: "frames", "masks", "objects.NAME", ...
+        fields: the shape of a video's values, by name: "frames", "masks", "objects.NAME", ...; of the longest video.
         lengths: frames of each video.
     """
 
@@ -133,11 +142,20 @@ class ClipCache(ClipSource):
             raise DataFilesError(f"there is no cache at {folder}: `slotbench prepare` writes one")
         state = read_json_object(folder / _COMPLETE)
         self._maps: dict[str, np.ndarray] = {}
+        self._first: np.ndarray | None = None
         try:
             self.description, self._timed = state["description"], (*_TIMED, *(f"objects.{n}" for n in state["timed"]))
             self.fields = {name: map_npy(folder / f"{name}.npy").shape[1:] for name in state["fields"]}
-            counts = {len(self.field(name)) for name in self.fields}
-            self.lengths = np.full(state["videos"], self.fields["frames"][0])
+            if (lengths := state.get("lengths")) is None:
+                lengths = np.full(state["videos"], self.fields["frames"][0])
+                counts = {len(self.field(name)) for name in self.fields}
+            else:
+                by_frame = [name for name in self.fields if name in self._timed]
+                counts = {len(self.field(name)) for name in self.fields if name not in by_frame} | {len(lengths)}
+                counts |= {len(lengths) + len(self.field(name)) - sum(lengths) for name in by_frame}
+                self._first = np.cumsum([0, *lengths])
+                self.fields |= {name: (max(lengths), *self.field(name).shape[1:]) for name in by_frame}
+            self.lengths = np.asarray(lengths)
         except (KeyError, TypeError, IndexError) as error:
             raise DataFilesError(f"{folder / _COMPLETE} is damaged: delete the folder and prepare it anew") from error
         if counts != {len(self.lengths)}:
@@ -172,7 +190,7 @@ class ClipCache(ClipSource):
         return VideoSpec(self.description["codes"]["num_codes"], rows, cols)
 
     def field(self, name: str) -> np.ndarray:
-        """A whole field "videos ...", mapped: "frames", "masks", or "objects.NAME"."""
+        """A whole field "videos ...", mapped: "frames", "masks", or "objects.NAME"; "frames ..." of unequal videos."""
         if name not in self._maps:
             if name not in self.fields:
                 raise DataFilesError(f"the cache {self.folder} has no {name}: prepare it anew")
@@ -196,7 +214,11 @@ class ClipCache(ClipSource):
         whole = self.field(name)
         if name not in self._timed:
             return torch.from_numpy(whole[list(videos)])
-        parts = [whole[video, start : start + num_frames] for video, start in zip(videos, starts, strict=True)]
+        if self._first is None:
+            parts = [whole[video, start : start + num_frames] for video, start in zip(videos, starts, strict=True)]
+        else:
+            places = [self._first[video] + start for video, start in zip(videos, starts, strict=True)]
+            parts = [whole[place : place + num_frames] for place in places]
         return torch.from_numpy(np.stack(parts))
 
     def __getstate__(self) -> dict[str, Any]:

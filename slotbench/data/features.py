@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from slotbench.data.base import LoaderOptions, SlotDataModule, Split, check_counts
 from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
-from slotbench.data.clips import ClipReader, ClipSource, CutClips, StoredVideos
+from slotbench.data.clips import ClipReader, ClipSource, StoredVideos
 from slotbench.data.formats.images import refused_if_damaged, resize_nearest
 from slotbench.data.preparing import Report, in_order, processes_for, whole
 from slotbench.errors import DataFilesError
@@ -25,7 +25,7 @@ from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 __all__ = ["FeatureFile", "StoredFeatures", "write_features"]
 
 _LAYOUT = (
-    "expected what `slotbench prepare NAME --features DINOFeatures` writes, or HDF5 files with `features` (videos, "
+    "expected what `slotbench prepare NAME --features WEIGHTS` writes, or HDF5 files with `features` (videos, "
     "frames, tokens, width) in float16, `frames` (videos, frames, 3, height, width) in bytes, perhaps `masks` (videos, "
     "frames, height, width) and `num_objects` (videos), and the attributes grid (rows, columns) and has_class_token"
 )
@@ -35,7 +35,7 @@ _WORTH_READING_ELSEWHERE = 16  # videos; most of the time is the network's
 class FeatureFile(StoredVideos):
     """Features of videos with the frames and masks that they belong to.
 
-    `path` is a folder that `slotbench prepare NAME --features DINOFeatures ...` has written from any data set of stored
+    `path` is a folder that `slotbench prepare NAME --features WEIGHTS ...` has written from any data set of stored
     videos, or one of train.h5, val.h5 and test.h5, of which those are needed that are used (docs/datasets.md says what
     is in them).
 
@@ -72,6 +72,13 @@ class FeatureFile(StoredVideos):
                 return _spec(self._source(split))
         reason = "has no features" if self.path.is_dir() else "does not exist"
         raise DataFilesError(f"the folder {self.path} {reason}; {_LAYOUT}")
+
+    @property
+    def feature_weights(self) -> Mapping[str, str] | None:
+        """Name and hash of the weights that made the features, if `slotbench prepare` wrote them."""
+        folder = next((self.path / split for split in get_args(Split) if is_cache(self.path / split)), None)
+        given = ClipCache(folder).description.get("features", {}).get("init_args", {}) if folder is not None else {}
+        return {name: given[name] for name in ("weights", "weights_sha256")} if "weights_sha256" in given else None
 
     def stored_videos(self, split: Split) -> tuple[ClipSource, np.ndarray | None]:
         """The videos of a split, and those of them that take part if not all do."""
@@ -158,7 +165,7 @@ class StoredFeatures(ClipReader):
 def write_features(
     data: SlotDataModule,
     extract: Callable[[Tensor], Tensor],
-    resolution: int,
+    resolution: tuple[int, int] | None,
     out: Path,
     description: dict[str, Any],
     splits: Iterable[Split] = get_args(Split),
@@ -170,52 +177,62 @@ def write_features(
     Args:
         data: where the videos are from: a data set that cuts clips out of stored videos.
         extract: makes the features "time channels rows cols" of frames "time channels height width" in [0, 1].
-        resolution: pixels per side of the frames (bicubic, no anti-aliasing) and masks (nearest) that are written.
+        resolution: height and width of the frames (bicubic, no anti-aliasing) and masks (nearest) that are written;
+            None for their own.
         out: the folder.
         description: content and origin of the features, in JSON's types; files of another one are not touched.
         splits: those to write; of these, the ones that the data set does not have are left out.
         report: called with the split, the number of its videos written, and their total.
         jobs: processes that read the videos; None for as many as the machine has.
     """
+    if not isinstance(data, StoredVideos):
+        raise DataFilesError(
+            f"{type(data).__name__} makes its clips as they are asked for; features are computed once for a data set "
+            "of stored videos, such as MOVi"
+        )
     found, refusal = {}, None
     for split in splits:
         try:
-            found[split] = data.dataset(split)
+            found[split] = data.stored_videos(split)
         except DataFilesError as error:
             refusal = error
     if not found:
         raise refusal or DataFilesError("no split is named; expected some of train, val and test")
-    for split, clips in found.items():
-        if not isinstance(clips, CutClips):
-            raise DataFilesError(
-                f"{type(data).__name__} makes its clips as they are asked for; features are computed once for a data "
-                "set of stored videos, such as MOVi"
-            )
-        lengths = clips.source.lengths[clips.videos]
-        if lengths.min() != lengths.max():
-            raise DataFilesError(f"the videos of the {split} split have {lengths.min()} to {lengths.max()} frames")
-        total = len(clips.videos)
+    for split, (source, chosen) in found.items():
+        videos = np.arange(len(source.lengths)) if chosen is None else chosen
+        lengths = source.lengths[videos]
+        total = len(videos)
         about = description | {"split": split, "videos": total}
 
         def told(done: int, split: str = split, total: int = total) -> None:
             if report is not None:
                 report(split, done, total)
 
-        write_cache(out / split, partial(_featured, clips, extract, resolution, jobs), about, (), told)
+        differ = lengths if lengths.min() != lengths.max() else None
+        featured = partial(_featured, source, videos, extract, resolution, jobs)
+        write_cache(out / split, featured, about, (), told, differ)
 
 
 def _featured(
-    clips: CutClips, extract: Callable[[Tensor], Tensor], side: int, jobs: int | None, first: int
+    source: ClipSource,
+    chosen: np.ndarray,
+    extract: Callable[[Tensor], Tensor],
+    resolution: tuple[int, int] | None,
+    jobs: int | None,
+    first: int,
 ) -> Iterator[VideoBatch]:
     """The videos from a number on, with their features."""
-    videos = [[int(video)] for video in clips.videos[first:]]
+    videos = [[int(video)] for video in chosen[first:]]
     jobs = processes_for(jobs, len(videos) // _WORTH_READING_ELSEWHERE)
-    for batch in in_order(partial(whole, clips.source), videos, jobs):
+    for batch in in_order(partial(whole, source), videos, jobs):
         masks, counts = batch.masks, batch.objects.get("num_objects")
+        size = resolution or (batch.frames.shape[-2], batch.frames.shape[-1])
         if masks is not None:
-            masks = torch.from_numpy(resize_nearest(masks.clamp(min=0).numpy(), side, side).astype(np.uint8))
+            # -1 is void; unsigned ids have none
+            kind = np.uint8 if masks.dtype == torch.uint8 else np.int16
+            masks = torch.from_numpy(resize_nearest(masks.numpy(), *size).astype(kind))
         yield VideoBatch(
-            frames=_resized(batch.frames[0], side)[None],
+            frames=_resized(batch.frames[0], size)[None],
             time=batch.time,
             masks=masks,
             features=extract(batch.frames[0].float() / 255)[None].half(),
@@ -223,8 +240,8 @@ def _featured(
         )
 
 
-def _resized(frames: Tensor, side: int) -> Tensor:
-    if frames.shape[-2:] == (side, side):
+def _resized(frames: Tensor, size: tuple[int, int]) -> Tensor:
+    if frames.shape[-2:] == size:
         return frames
-    resized = F.interpolate(frames.float(), size=(side, side), mode="bicubic", align_corners=False)
+    resized = F.interpolate(frames.float(), size=size, mode="bicubic", align_corners=False)
     return resized.round_().clamp_(0, 255).to(torch.uint8)

@@ -80,6 +80,8 @@ class Reporter:
     """The logged metric that decides which checkpoint is the best, and its direction."""
     data_spec: DataSpec | None = None
     """Sizes of the data, from which the throughput is computed."""
+    feature_weights: Mapping[str, str] | None = None
+    """Name and hash, "weights" and "weights_sha256", of the frozen network whose features the task reads."""
 
     def headlines(self) -> list[Headline]:
         """The numbers of the final report, with the baselines known so far."""

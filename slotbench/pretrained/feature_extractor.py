@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -12,13 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from slotbench.interfaces import VideoSpec, unit_frames
-from slotbench.pretrained.vit import ARCHITECTURES, ViT
-from slotbench.pretrained.weights import freeze, read_files
+from slotbench.pretrained.weights import WeightError, freeze
 
-__all__ = ["DINOFeatures", "FeatureExtractor"]
+__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "FeatureExtractor", "check_coloured"]
 
-# mean and deviation of ImageNet's colours in [0, 1]
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Mean and deviation of ImageNet's colours in [0, 1]."""
 
 
 class FeatureExtractor(nn.Module, ABC):
@@ -30,11 +30,18 @@ class FeatureExtractor(nn.Module, ABC):
 
     Attributes:
         spec: of the features: their width, rows and columns.
-        resolution: pixels per side that frames are resized to for the network.
+        resolution: height and width in pixels that frames are resized to for the network.
+        weights: name of the folder or file of the weights, or their name on the Hub.
+        weights_sha256: hash of the bytes of the weights; whoever sets it takes an argument of this name, the hash that
+            is expected, and calls `keep_weights`.
     """
 
     spec: VideoSpec
-    resolution: int
+    resolution: tuple[int, int]
+    weights: str = ""
+    weights_sha256: str = ""
+    mean: Float[Tensor, "3 1 1"]
+    std: Float[Tensor, "3 1 1"]
 
     def __init__(self, network: nn.Module, frames_at_once: int = 64) -> None:
         super().__init__()
@@ -60,57 +67,37 @@ class FeatureExtractor(nn.Module, ABC):
     def extract(self, images: Float[Tensor, "frames channels height width"]) -> Float[Tensor, "frames dim rows cols"]:
         """Features of some frames, in [0, 1]."""
 
+    def keep_normalisation(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        """Keeps mean and deviation of the colours in [0, 1], for `normalised`."""
+        self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std).view(3, 1, 1), persistent=False)
+
+    def normalised(self, images: Float[Tensor, "frames 3 height width"]) -> Float[Tensor, "frames 3 rows cols"]:
+        """Frames as the network reads them: of its colours, and resized bicubically, without anti-aliasing."""
+        images = (images.to(self.mean) - self.mean) / self.std
+        if images.shape[-2:] == self.resolution:
+            return images
+        # nothing is clamped, so the order of the two does not matter
+        return F.interpolate(images, size=self.resolution, mode="bicubic", align_corners=False)
+
+    def keep_weights(self, name: str, files: Iterable[Path], expected: str | None) -> None:
+        """Keeps name and hash of the weights; a `WeightError` if the hash is not the expected one."""
+        digest = hashlib.sha256()
+        for file in files:
+            digest.update(file.read_bytes())
+        self.weights, self.weights_sha256 = name, digest.hexdigest()
+        if expected not in (None, self.weights_sha256):
+            raise WeightError(
+                f"the weights {name} have the hash {self.weights_sha256}; expected are those of the hash {expected}"
+            )
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FeatureExtractor:
         # what `to`, `double` and the rest of them call
         self.network._apply(fn, recurse)
         return super()._apply(fn, recurse)
 
 
-class DINOFeatures(FeatureExtractor):
-    """The last layer's patches of a vision transformer that was trained by DINO, from a file that the user gives.
-
-    Frames are normalised by the mean and deviation of ImageNet's colours and resized to a square, bicubically and
-    without anti-aliasing; nothing is clamped, so the order of the two does not matter. The class token is dropped;
-    what is left is taken after the final norm.
-
-    Source: Krimmel et al., TMLR 2024, Appendix F (ViT-B/8 at 224 pixels: 28 x 28 features of width 768) and its code.
-
-    Args:
-        video_spec: the frames, of three channels.
-        path: a state dict with the weights, of DINO's release or from timm (`vit_base_patch8_224.dino`).
-        arch: "vit_small_patch8", "vit_small_patch16", "vit_base_patch8" or "vit_base_patch16".
-        resolution: pixels per side that frames are resized to, a multiple of the patch size.
-        frames_at_once: frames that the network is given at a time.
-    """
-
-    mean: Float[Tensor, "3 1 1"]
-    std: Float[Tensor, "3 1 1"]
-
-    def __init__(
-        self,
-        video_spec: VideoSpec,
-        path: str,
-        arch: str = "vit_base_patch8",
-        resolution: int = 224,
-        frames_at_once: int = 64,
-    ) -> None:
-        if video_spec.channels != 3:
-            raise ValueError(f"DINO looks at coloured frames, of 3 channels, and these have {video_spec.channels}")
-        if arch not in ARCHITECTURES:
-            raise ValueError(f"no vision transformer named {arch!r}; choose one of {', '.join(ARCHITECTURES)}")
-        patch_size = ARCHITECTURES[arch].patch_size
-        if resolution < 1 or resolution % patch_size:
-            raise ValueError(f"resolution is {resolution}; expected a multiple of {patch_size}, the size of a patch")
-        grid = (resolution // patch_size, resolution // patch_size)
-        tensors = read_files([Path(path).expanduser()], f"a {arch} of DINO")
-        super().__init__(ViT.from_tensors(tensors, arch, grid, path), frames_at_once)
-        self.spec = VideoSpec(ARCHITECTURES[arch].dim, *grid)
-        self.resolution = resolution
-        self.register_buffer("mean", torch.tensor(_MEAN).view(3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(_STD).view(3, 1, 1), persistent=False)
-
-    def extract(self, images: Float[Tensor, "frames 3 height width"]) -> Float[Tensor, "frames dim rows cols"]:
-        """Features of some frames, in [0, 1]."""
-        normalised = (images.to(self.mean) - self.mean) / self.std
-        size = (self.resolution, self.resolution)
-        return self.network(F.interpolate(normalised, size=size, mode="bicubic", align_corners=False))
+def check_coloured(video_spec: VideoSpec) -> None:
+    """A `ValueError` unless frames have three channels."""
+    if video_spec.channels != 3:
+        raise ValueError(f"the network looks at coloured frames, of 3 channels, and these have {video_spec.channels}")

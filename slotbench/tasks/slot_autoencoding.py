@@ -16,6 +16,7 @@ from slotbench.interfaces import DataSpec, Scene, VideoBatch, VideoSpec
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
+from slotbench.pretrained import onnx_features, vit_features  # noqa: F401  (named in configurations)
 from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, features_as_frames
 from slotbench.tasks.factories import (
@@ -87,6 +88,11 @@ class SlotAutoencoding(AutoencodingTask):
         # the parts never know whether they see pixels or features
         parts = None if read is None else DataSpec(input=read, target=read)
         super().__init__(encoder, core, decoder, optimizer, schedule, init_from, data_spec, decay, parts, objectives)
+        if extractor is not None and extractor.weights_sha256:
+            hashed = {"weights_sha256": extractor.weights_sha256}
+            self.feature_weights = {"weights": extractor.weights} | hashed
+            if "features" in self.hparams:  # so that a checkpoint is not read with other weights
+                self.hparams["features"].setdefault("init_args", {}).update(hashed)
         check_choices(pixels=(pixels, Pixels))
         check_window(self.core, eval_window)
         self.pixels: Pixels = pixels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,11 +11,11 @@ import pytest
 import torch
 
 from slotbench.cli import run
-from slotbench.pretrained import vit
+from slotbench.pretrained.weights import WeightError
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "pretrained"))
-from vit_files import SMALL, vit_state
+from vit_folders import vit_folder
 
 PARTS = ["--model=SlotAutoencoding", "--model.encoder=MLPEncoder", "--model.encoder.dim=8"]
 PARTS += ["--model.core=SlotAttention", "--model.core.dim=8", "--model.core.num_slots=2"]
@@ -28,10 +29,8 @@ SHORT = [
 
 
 @pytest.fixture
-def weights(tmp_path, monkeypatch):
-    monkeypatch.setitem(vit.ARCHITECTURES, "small", SMALL)
-    torch.save(vit_state(), tmp_path / "small.pth")
-    return tmp_path / "small.pth"
+def weights(tmp_path):
+    return vit_folder(tmp_path / "small")
 
 
 @pytest.fixture
@@ -48,14 +47,17 @@ def videos(tmp_path):
 def test_a_run_with_a_frozen_network_keeps_nothing_of_it_and_is_loaded_with_its_file(weights, videos, tmp_path):
     data = ["--data=VideoFolder", f"--data.path={videos}", "--data.num_frames=2", "--data.eval_frames=2"]
     data += ["--data.resolution=8", "--data.loader.batch_size=2"]
-    features = ["--model.features=DINOFeatures", f"--model.features.path={weights}", "--model.features.arch=small"]
-    features += ["--model.features.resolution=12"]
-    assert run(["fit", *PARTS, *features, *data, *SHORT, f"--runs_dir={tmp_path / 'runs'}", "--name=dino"]) == 0
-    (folder,) = (tmp_path / "runs" / "dino").iterdir()
+    features = [f"--features={weights}", "--model.features.resolution=12"]
+    assert run(["fit", *PARTS, *features, *data, *SHORT, f"--runs_dir={tmp_path / 'runs'}", "--name=vit"]) == 0
+    (folder,) = (tmp_path / "runs" / "vit").iterdir()
     checkpoint = folder / "checkpoints" / "last.ckpt"
     state = torch.load(checkpoint, weights_only=True)["state_dict"]
     assert {name.partition(".")[0] for name in state if not name.startswith("scores")} == {"encoder", "core", "decoder"}
     task = SlotAutoencoding.load_from_checkpoint(checkpoint, weights_only=True)
     assert torch.equal(task.decoder.positions, state["decoder.positions"])
     assert task.decoder.positions.shape == (9, 8)
-    assert torch.equal(task.extractor.network.cls_token, vit_state()["cls_token"])
+    hashed = {"weights": "small", "weights_sha256": task.extractor.weights_sha256}
+    assert json.loads((folder / "run.json").read_text())["features"] == hashed
+    vit_folder(tmp_path / "small", seed=1)
+    with pytest.raises(WeightError, match=f"the weights small have the hash .* of the hash {hashed['weights_sha256']}"):
+        SlotAutoencoding.load_from_checkpoint(checkpoint, weights_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,30 +13,20 @@ from slotbench.cli import run
 from slotbench.data.features import FeatureFile
 from slotbench.data.movi.movi import MOVi
 from slotbench.interfaces import VideoSpec
-from slotbench.pretrained import vit
-from slotbench.pretrained.feature_extractor import DINOFeatures
+from slotbench.pretrained.vit_features import ViTFeatures
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "pretrained"))
 from tfrecord_files import movi_video, write_movi
-from vit_files import SMALL, vit_state
+from vit_folders import vit_folder
 
 
 @pytest.fixture
-def arguments(tmp_path, monkeypatch):
-    monkeypatch.setitem(vit.ARCHITECTURES, "small", SMALL)
+def arguments(tmp_path):
     splits = {"train": [movi_video(i, 8) for i in range(2)], "validation": [movi_video(5, 8)]}
     movi = write_movi(tmp_path / "movi_a", splits)
-    torch.save(vit_state(), tmp_path / "small.pth")
     data = ["MOVi", "--path", str(movi), "--resolution", "8", "--out", str(tmp_path / "out")]
-    return [
-        *data,
-        "--features",
-        "DINOFeatures",
-        "--features.path",
-        str(tmp_path / "small.pth"),
-        "--features.arch=small",
-    ]
+    return [*data, "--features", vit_folder(tmp_path / "small")]
 
 
 def test_the_features_of_every_frame_are_written(arguments, tmp_path, capsys):
@@ -43,20 +34,24 @@ def test_the_features_of_every_frame_are_written(arguments, tmp_path, capsys):
     assert f"--data FeatureFile --data.path {tmp_path / 'out'}" in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["train"]
     data = FeatureFile(str(tmp_path / "out"))
-    assert data.spec.features == VideoSpec(12, 3, 3)
+    assert data.spec.features == VideoSpec(32, 3, 3)
     assert data.spec.input == VideoSpec(3, 12, 12)
     batch = data.dataset("train").source.read([1], [3], 2)
     movi = MOVi(str(tmp_path / "movi_a"), resolution=8).dataset("train").source.read([1], [3], 2)
-    extractor = DINOFeatures(VideoSpec(3, 8, 8), str(tmp_path / "small.pth"), arch="small", resolution=12)
+    extractor = ViTFeatures(VideoSpec(3, 8, 8), str(tmp_path / "small"), resolution=12)
     expected = extractor(movi.frames / 255)
     torch.testing.assert_close(batch.features.float(), expected, atol=2e-3, rtol=2e-3)
     assert batch.masks.shape == (1, 2, 12, 12)
     assert batch.objects["num_objects"].tolist() == movi.objects["num_objects"].tolist()
     source = data.dataset("train").source.description
     assert source["data"] == "MOVi"
-    assert source["features"]["init_args"]["arch"] == "small"
-    # again, and the split that was left out; MOVi-A has no other to test on than its validation split
-    assert run(["prepare", *arguments, "--features.resolution=12"]) == 0
+    weights = {"weights": "small", "weights_sha256": extractor.weights_sha256}
+    assert source["features"]["init_args"].items() >= weights.items()
+    assert data.feature_weights == weights
+    # again, from where the weights lie now, and the split that was left out; MOVi-A tests on its validation split
+    (tmp_path / "there").mkdir()
+    arguments[-1] = shutil.move(tmp_path / "small", tmp_path / "there" / "small")
+    assert run(["prepare", *map(str, arguments), "--features.resolution=12"]) == 0
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["test", "train", "val"]
 
 

@@ -110,7 +110,7 @@ def videos(tmp_path):
 
 def test_what_is_written_is_read_back(videos, tmp_path):
     out, told = tmp_path / "out", []
-    write_features(videos, Cells(), 6, out, {"made": "so"}, report=lambda *told_: told.append(told_))
+    write_features(videos, Cells(), (6, 6), out, {"made": "so"}, report=lambda *told_: told.append(told_))
     assert sorted(path.name for path in out.iterdir()) == ["test", "train"]
     assert told[-1] == ("test", 2, 2)
     data = FeatureFile(str(out))
@@ -135,18 +135,44 @@ class Interrupted(Cells):
 def test_writing_goes_on_where_it_was_interrupted(videos, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        write_features(videos, Interrupted(), 12, out, {"made": "so"}, ["train"])
+        write_features(videos, Interrupted(), (12, 12), out, {"made": "so"}, ["train"])
     with pytest.raises(DataFilesError, match="holds a cache of something else"):
-        write_features(videos, Cells(), 12, out, {"made": "otherwise"}, ["train"])
+        write_features(videos, Cells(), (12, 12), out, {"made": "otherwise"}, ["train"])
     cells = Cells()
-    write_features(videos, cells, 12, out, {"made": "so"}, ["train"])
+    write_features(videos, cells, (12, 12), out, {"made": "so"}, ["train"])
     assert cells.calls == 1
     for video in range(3):
         true = videos.dataset("train").source.read([video], [0], 4).frames
         batch = FeatureFile(str(out)).dataset("train").source.read([video], [0], 4)
         assert torch.equal(batch.frames, true)
         torch.testing.assert_close(batch.features[0].float(), Cells()(true[0] / 255), atol=1e-3, rtol=1e-3)
-    write_features(videos, cells, 12, out, {"made": "so"}, ["train"])
+    write_features(videos, cells, (12, 12), out, {"made": "so"}, ["train"])
     assert cells.calls == 1
     with pytest.raises(DataFilesError, match="holds a cache of something else"):
-        write_features(videos, cells, 12, out, {"made": "otherwise"}, ["train"])
+        write_features(videos, cells, (12, 12), out, {"made": "otherwise"}, ["train"])
+
+
+def test_videos_of_unequal_lengths_and_void_pixels_are_kept(tmp_path):
+    rng, masks = np.random.default_rng(0), tmp_path / "videos" / "train" / "masks"
+    masks.mkdir(parents=True)
+    lengths = [4, 2, 5]
+    for video, length in enumerate(lengths):
+        frames = rng.integers(0, 256, (length, 12, 12, 3), dtype=np.uint8)
+        np.save(tmp_path / "videos" / "train" / f"{video}.npy", frames)
+        np.savez(masks / f"{video}.npz", masks=rng.choice([0, 3, 255], (length, 12, 12)).astype(np.uint8))
+    data = VideoFolder(str(tmp_path / "videos"), num_frames=5, resolution=12, void=[255])
+    with pytest.raises(KeyboardInterrupt):
+        write_features(data, Interrupted(), (12, 12), tmp_path / "out", {"made": "so"}, ["train"])
+    write_features(data, Cells(), (12, 12), tmp_path / "out", {"made": "so"}, ["train"])
+    read, true = (one.stored_videos("train")[0] for one in (FeatureFile(str(tmp_path / "out")), data))
+    assert read.lengths.tolist() == lengths
+    for video, start, count in ((0, 1, 3), (1, 0, 2), (2, 3, 2)):
+        ours, given = (source.read([video], [start], count) for source in (read, true))
+        assert torch.equal(ours.frames, given.frames)
+        assert torch.equal(ours.masks.long(), given.masks.long())
+        assert set(ours.masks.unique().tolist()) == {-1, 0, 3}
+        torch.testing.assert_close(ours.features[0].float(), Cells()(given.frames[0] / 255), atol=1e-3, rtol=1e-3)
+    assert FeatureFile(str(tmp_path / "out"), num_frames=3).dataset("train").videos.tolist() == [0, 2]
+    assert FeatureFile(str(tmp_path / "out")).spec == DataSpec(
+        VideoSpec(3, 12, 12), VideoSpec(3, 12, 12), VideoSpec(3, 2, 2)
+    )

@@ -1,0 +1,1 @@
+"""Features of a network in an ONNX file, cut where its tokens are."""

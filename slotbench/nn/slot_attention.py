@@ -44,6 +44,7 @@ class SlotCorrector(nn.Module):
         mlp: after which iterations the MLP follows.
         aggregation: turns (assignment, values) into updates, for values of width `dim` / `num_heads`.
         norm_eps: added to the variance in the LayerNorms. PyTorch has 1e-5, flax 1e-6, Keras 1e-3.
+        normalised_state: the GRU's state are the slots as the attention reads them, normalised, as in VideoSAUR's code.
     """
 
     def __init__(
@@ -56,9 +57,11 @@ class SlotCorrector(nn.Module):
         *,
         aggregation: Aggregation,
         norm_eps: float = 1e-5,
+        normalised_state: bool = False,
     ):
         super().__init__()
         check_epsilon(norm_eps)
+        self.normalised_state = normalised_state
         if mlp not in get_args(CorrectorMLP):
             raise ValueError(f"no corrector_mlp named {mlp!r}; choose one of {', '.join(get_args(CorrectorMLP))}")
         token_dim = dim if token_dim is None else token_dim
@@ -98,10 +101,9 @@ class SlotCorrector(nn.Module):
         for iteration in range(num_iterations):
             last = iteration == num_iterations - 1
             # assignment = softmax over slots of k q / sqrt(dim); updates = aggregation(assignment, v)
-            updates, assignment, statistics = self.attention(
-                self.slot_norm(slots).view(shape), frame, statistics, shares=last
-            )
-            slots = gru(updates, slots)
+            normed = self.slot_norm(slots)
+            updates, assignment, statistics = self.attention(normed.view(shape), frame, statistics, shares=last)
+            slots = gru(updates, normed if self.normalised_state else slots)
             if self.mlp is not None and (self.mlp_after_last or not last):
                 slots = slots + mlp(slots)
         assert assignment is not None

@@ -73,7 +73,8 @@ def clip_noise(batch: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
 class LearnedSlots(nn.Module):
     """One learned vector per slot, the same for every clip.
 
-    Source: PSB (Singh et al., 2024), Appendix D.1.1; the truncated normal start is that of the public code.
+    Source: PSB (Singh et al., 2024), Appendix D.1.1; the truncated normal start is that of the public code. It is also
+    the learned initialisation of SlotContrast (Manasyan et al., 2025; `FixedLearnedInit`), which reads no frame.
 
     Args:
         num_slots: slots.

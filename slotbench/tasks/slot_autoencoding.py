@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -16,6 +17,7 @@ from slotbench.interfaces import DataSpec, Scene, VideoBatch, VideoSpec
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
+from slotbench.nn.slot_merging import merge_shares, merged_slots
 from slotbench.pretrained import onnx_features, vit_features  # noqa: F401  (named in configurations)
 from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, features_as_frames
@@ -58,6 +60,8 @@ class SlotAutoencoding(AutoencodingTask):
         eval_window: in evaluation, each step is computed from the last `eval_window` frames alone (PSB).
         objectives: make the terms of the loss from the core's `SlotSpec` and the `VideoSpec` of what is reconstructed;
             None for the mean squared error alone.
+        merge_slots: in evaluation, slots of a clip whose cosines are that high have their masks merged (SOLV); None
+            for no merging. Predictions, which are made piece by piece, are not merged.
         baseline_clips: the first clips of each evaluation set, on which baselines are scored; 0 for none.
     """
 
@@ -79,6 +83,7 @@ class SlotAutoencoding(AutoencodingTask):
         decay: Decay = "matrices",
         metric_weights: MetricWeights = MetricWeights(),
         objectives: list[ObjectiveFactory] | None = None,
+        merge_slots: float | None = None,
     ):
         extractor, read = None, None
         if data_spec is not None:
@@ -99,6 +104,7 @@ class SlotAutoencoding(AutoencodingTask):
         self.extractor = extractor
         self.learns_features = read is not None
         self.eval_window = eval_window
+        self.merge_slots = merge_slots
         metric_weights.check(self.data_spec.input)
         self.metric_weights = metric_weights
         self._terms: dict[str, Tensor] = {}
@@ -157,6 +163,15 @@ class SlotAutoencoding(AutoencodingTask):
         terms = {f"train/{name}": term.detach() for name, term in self._terms.items()}
         self.log_dict(terms, batch_size=len(batch), sync_dist=True)
         return loss
+
+    def evaluate(self, batch: VideoBatch) -> Autoencoded:
+        """The same as in validation and test: through windows if `eval_window` is set, and with slots merged."""
+        out = super().evaluate(batch)
+        if self.merge_slots is None:
+            return out
+        groups = merged_slots(out.slots, self.merge_slots)
+        masks, attention = (None if one is None else merge_shares(one, groups) for one in (out.masks, out.attention))
+        return replace(out, masks=masks, attention=attention)
 
     def score(self, batch: VideoBatch, scores: DiscoveryScores) -> Tensor:
         """Scores the frames, the decoder's masks, and the attention if slots compete for the tokens."""

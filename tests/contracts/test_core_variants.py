@@ -40,6 +40,7 @@ SSMS = {
     "SlotSSM, slots change": variant("SlotSSM", num_slots=[3, 2], dim=32, ssm="mamba2"),
     "SingleStateSSM, Mamba-2": variant("SingleStateSSM", ssm="mamba2"),
     "SplitSSM, Mamba-2": variant("SplitSSM", ssm="mamba2"),
+    "SAVi, VideoSAUR's": variant("SAVi", form="videosaur", init="videosaur"),
     "SplitSSM, no projections": variant("SplitSSM", num_slots=2, dim=32, stack_dim=None),
 }
 S5S = {

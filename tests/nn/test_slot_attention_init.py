@@ -162,3 +162,16 @@ def test_the_epsilon_of_every_layer_norm_is_the_one_that_was_asked_for(core):
     torch.manual_seed(1)
     fine = made(core, slot_init="learned", norm_eps=1e-6)(tokens).slots
     assert (fine - made(core, slot_init="learned", norm_eps=1e-3)(tokens).slots).abs().max() > 1e-3
+
+
+def test_videosaur_begins_with_pytorchs_layers_and_slots_of_small_norm():
+    core = made(init="videosaur", form="videosaur")
+    assert_uniform(core.corrector.attention.key_value.weight, 1 / math.sqrt(TOKEN_DIM))
+    assert_uniform(core.corrector.gru.hidden_map.weight, 1 / math.sqrt(DIM))
+    assert core.corrector.gru.input_map.bias.any()
+    assert not core.corrector.mlp[1].bias.any()
+    assert_uniform(core.predictor.attention.query.weight, xavier(DIM, DIM))
+    assert_uniform(core.predictor.mlp[1].weight, 1 / math.sqrt(DIM))
+    assert core.slot_init.log_deviation.exp().tolist() == pytest.approx([1 / math.sqrt(DIM)] * DIM)
+    learned = made(init="videosaur", slot_init="learned", num_slots=50).slot_init.slots
+    assert learned.std().item() == pytest.approx(1 / math.sqrt(DIM), rel=0.05)

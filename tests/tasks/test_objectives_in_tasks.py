@@ -131,6 +131,21 @@ def test_an_objective_of_ones_own_with_weights_is_trained(data):
     assert not torch.equal(task.objectives["guess"].map.weight, before)
 
 
+def test_merged_slots_are_scored_as_one(data):
+    batch = batch_of(data)
+    plain, merging, all_one = (make_task(data, merge_slots=threshold) for threshold in (None, 1.1, -1.1))
+    with torch.no_grad():
+        expected = plain.evaluate(batch).masks
+        assert torch.equal(merging.evaluate(batch).masks, expected)
+        merged = all_one.evaluate(batch)
+        assert torch.equal(plain.loss(plain(batch), batch), all_one.loss(merged, batch))
+    torch.testing.assert_close(merged.masks[:, :, 0], torch.ones_like(merged.masks[:, :, 0]))
+    assert not merged.attention[:, :, 1:].any()
+    trainer = quiet_trainer()
+    trainer.validate(all_one, datamodule=data, verbose=False)
+    assert trainer.callback_metrics["val/largest_slot/decoder"] == 1
+
+
 @pytest.mark.parametrize(
     ("objectives", "message"),
     [([SlotContrast], "none trains the decoder: add Reconstruction"), ([lambda *_: nn.Identity()], "has a Identity")],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -21,7 +21,7 @@ from slotbench.interfaces import (
 from slotbench.nn.slot_attention import CorrectorMLP, SlotCorrector, check_iterations
 from slotbench.nn.slot_attention_init import SlotAttentionInit, initialise_slot_attention
 from slotbench.nn.slot_init import Condition, ConditionedSlots, InitialisedSlots, SlotInit, initial_slots
-from slotbench.nn.slot_predictor import SlotPredictor
+from slotbench.nn.slot_predictor import PreNormBlock, SlotPredictor
 from slotbench.ops.inverted_attention import Memory
 from slotbench_plugins.aggregations.weighted_mean import WeightedMean
 
@@ -66,8 +66,10 @@ class SAVi(InitialisedSlots, RecurrentCore):
     Source: Kipf et al., "Conditional Object-Centric Learning from Video", ICLR 2022. The small model there has one
     iteration, no MLP in the corrector, and a predictor that normalises after each part; that of SlotSSM (Jiang et al.,
     2024) is STEVE's, with 2 iterations, `corrector_mlp="between"` and drawn slots; that of PSB (Singh et al., 2024),
-    Appendix B.7, has 3 iterations, as many as PSB has layers. The predictor is STEVE's. SAVi++ (Elsayed et al., 2022)
-    is this core with a `condition`, behind `ResNetTransformerEncoder`, with depth as the target.
+    Appendix B.7, has 3 iterations, as many as PSB has layers. The predictor is STEVE's, or with `form` that of
+    VideoSAUR (Zadaianchuk et al., 2023) and SlotContrast (Manasyan et al., 2025), with 2 iterations, and 3 at first.
+    SAVi++ (Elsayed et al., 2022) is this core with a `condition`, behind `ResNetTransformerEncoder`, with depth as the
+    target.
 
     Args:
         num_slots: slots per step.
@@ -80,13 +82,15 @@ class SAVi(InitialisedSlots, RecurrentCore):
         corrector_mlp: after which iterations an MLP follows: "every", "between" (all but a frame's last), or "none".
         slot_init: "learned" has one vector per slot; "gaussian" draws the slots of each clip from one distribution.
         aggregation: makes the part that turns (assignment, values) into updates, from the width of a value.
-        init: whose initial weights: those of STEVE's code ("steve"), of Slot Attention's ("slot_attention"), or
-            Xavier-uniform for every map, with slots drawn from a standard normal distribution ("plain"); see
-            `slotbench.nn.slot_attention_init.initialise_slot_attention`.
+        init: whose initial weights: those of STEVE's code ("steve"), of Slot Attention's ("slot_attention"), of
+            VideoSAUR's ("videosaur"), or Xavier-uniform for every map, with slots drawn from a standard normal
+            distribution ("plain"); see `slotbench.nn.slot_attention_init.initialise_slot_attention`.
         norm_eps: epsilon of the LayerNorms: 1e-5 in STEVE's code, 1e-6 in flax and with it in SAVi's.
         predictor_mlp_ratio: that of the predictor's, if it is another one; STEVE's code has 1 in the corrector and 4
             in the predictor.
         condition: what slots know of the objects in a clip's first frame: "none", "boxes" or "centres".
+        form: whose corrector and predictor. In VideoSAUR's code, the GRU's state are the normalised slots, and the
+            predictor is a `PreNormBlock`, with `sharp` attention and no LayerNorm at its ends.
     """
 
     attention_kind = "assignment"
@@ -108,6 +112,7 @@ class SAVi(InitialisedSlots, RecurrentCore):
         norm_eps: float = 1e-5,
         predictor_mlp_ratio: int | None = None,
         condition: Condition = "none",
+        form: Literal["steve", "videosaur"] = "steve",
     ):
         super().__init__()
         check_iterations(num_iterations)
@@ -127,9 +132,14 @@ class SAVi(InitialisedSlots, RecurrentCore):
             corrector_mlp,
             aggregation=aggregation(dim // num_heads),
             norm_eps=norm_eps,
+            normalised_state=form == "videosaur",
         )
         of_predictor = mlp_ratio if predictor_mlp_ratio is None else predictor_mlp_ratio
-        self.predictor = SlotPredictor(dim, predictor_heads, of_predictor, norm_eps)
+        self.predictor = (
+            SlotPredictor(dim, predictor_heads, of_predictor, norm_eps)
+            if form == "steve"
+            else PreNormBlock(dim, predictor_heads, of_predictor, sharp=True, norm_eps=norm_eps)
+        )
         initialise_slot_attention(init, self.slot_init, self.corrector, self.predictor)
         self.num_iterations = num_iterations
         self.first_iterations = first_iterations

@@ -10,10 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from slotbench.interfaces import Decoded, Decoder, SlotSpec, VideoBatch, VideoSpec
-from slotbench.nn.attention import CrossAttention
 from slotbench.nn.linear import xavier_linear
 from slotbench.nn.parameters import without_decay
-from slotbench.nn.slot_attention import relu_mlp
+from slotbench.nn.slot_predictor import PreNormBlock
 
 
 class SlotMixerPatchDecoder(Decoder):
@@ -59,7 +58,7 @@ class SlotMixerPatchDecoder(Decoder):
         cells = video_spec.height * video_spec.width
         self.positions = without_decay(nn.Parameter(torch.randn(cells, dim) * dim**-0.5))
         self.memory_norm = nn.LayerNorm(dim)
-        self.layers = nn.ModuleList(_Layer(dim, num_heads, mlp_ratio, sharp_attention) for _ in range(num_layers))
+        self.layers = nn.ModuleList(PreNormBlock(dim, num_heads, mlp_ratio, sharp_attention) for _ in range(num_layers))
         self.choice = nn.Sequential(nn.LayerNorm(dim), xavier_linear(dim, dim, bias=False))
         self.key = nn.Sequential(nn.LayerNorm(dim), xavier_linear(dim, dim, bias=False))
         widths = [dim, *[hidden_dim] * num_hidden]
@@ -80,18 +79,3 @@ class SlotMixerPatchDecoder(Decoder):
 
     def _laid_out(self, cells: Float[Tensor, "frames cells values"], time: int) -> Tensor:
         return rearrange(cells, "(b t) (row col) values -> b t values row col", t=time, row=self.grid[0])
-
-
-class _Layer(nn.Module):
-    def __init__(self, dim: int, num_heads: int, mlp_ratio: int, sharp: bool):
-        super().__init__()
-        self.norm = nn.LayerNorm(dim)
-        self.attention = CrossAttention(dim, dim, num_heads)
-        self.gain = float(dim // num_heads) if sharp else 1.0
-        self.mlp = nn.Sequential(nn.LayerNorm(dim), *relu_mlp(dim, mlp_ratio))
-
-    def forward(
-        self, x: Float[Tensor, "#steps cells dim"], memory: Float[Tensor, "steps slots dim"]
-    ) -> Float[Tensor, "steps cells dim"]:
-        x = x + self.attention(self.norm(x), memory, self.gain)[0]
-        return x + self.mlp(x)

@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", type=Path, help="write rules, scores and the values of every clip (JSON)")
     add("--no-baselines", action="store_true", help="masks alone")
     add("--allow-missing", action="store_true", help="score the clips that both sides have, though one has more")
-    add("--conventions", action="store_true", help="the same masks under the rules of six published projects")
+    add("--conventions", action="store_true", help="the same masks under the rules of published projects")
     rules = parser.add_argument_group("rules", "two scores compare only if all of them are the same")
     add = rules.add_argument
     add("--first", type=int, help="the first so many frames of every clip (default: all)")

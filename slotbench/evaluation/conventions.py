@@ -1,9 +1,9 @@
-"""How published numbers are computed: the rules of six projects, and what one set of masks scores under each."""
+"""How published numbers are computed: the rules of seven projects, and what one set of masks scores under each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from slotbench.metrics.mask_rules import Rules
 
@@ -12,13 +12,18 @@ __all__ = ["CONVENTIONS", "Convention", "under"]
 
 @dataclass(frozen=True)
 class Convention:
-    """How one project scores: what differs from the usual rules, and what it publishes, by heading and our name."""
+    """How one project scores: what differs from the usual rules, and what it publishes, by heading and our name.
+
+    Attributes:
+        data: what it does to videos before, as arguments of their reader.
+    """
 
     name: str
     rules: Mapping[str, object]
     scores: Mapping[str, str]
     summary: str
     source: str
+    data: Mapping[str, object] = field(default_factory=dict)
 
 
 CONVENTIONS = (
@@ -49,6 +54,22 @@ CONVENTIONS = (
         {"FG-ARI": "fg_ari/frame", "mIoU": "miou/frame", "mBO": "mbo/frame"},
         "per frame; a frame without objects is 1 in FG-ARI, and left out of IoUs",
         "martius-lab/videosaur, videosaur/metrics.py, ImageARI and ImageIoU",
+    ),
+    Convention(
+        "VideoSAUR, YouTube-VIS",
+        {"window": 6, "empty": "skip"},
+        {"FG-ARI": "fg_ari/video", "mBO": "mbo/video"},
+        "per piece of 6 frames; pieces without objects are left out",
+        "martius-lab/videosaur, configs/videosaur/ytvis.yml, videosaur/metrics.py",
+        {"fit": "crop", "resolution": 224, "eval_frames": 6, "first_videos": 200},
+    ),
+    Convention(
+        "SlotContrast, YouTube-VIS",
+        {"empty": "skip"},
+        {"FG-ARI": "fg_ari/video", "mBO": "mbo/video"},
+        "per whole video; videos without objects are left out",
+        "martius-lab/slotcontrast, configs/slotcontrast/ytvis2021.yaml and issue 6",
+        {"fit": "crop", "resolution": 518, "eval_frames": None, "first_videos": 210},
     ),
     Convention(
         "SlotFormer",

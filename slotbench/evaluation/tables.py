@@ -61,12 +61,13 @@ def print_scores(found: FileScores, masks: Path) -> None:
 def print_conventions(evaluations: Sequence[FileScores], masks: Path) -> None:
     """Prints what the masks score under each of `CONVENTIONS`, whose evaluations are in the same order."""
     headings = list(dict.fromkeys(name for one in CONVENTIONS for name in one.scores))
-    table = _table(f"score {masks} under six conventions", "convention", *headings, "what it is")
+    table = _table(f"score {masks} under {len(CONVENTIONS)} conventions", "convention", *headings, "what it is")
     for convention, found in zip(CONVENTIONS, evaluations, strict=True):
         scores = summaries(found.clips)
         cells = [_cell(scores.get(convention.scores.get(heading, ""))) for heading in headings]
         table.add_row(convention.name, *cells, convention.summary)
-    _print(table, _clips_of(evaluations[0]), *(f"{one.name}: {one.source}" for one in CONVENTIONS))
+    sources = [f"{one.name}: {one.source}" + "".join(f"; {k} {v}" for k, v in one.data.items()) for one in CONVENTIONS]
+    _print(table, _clips_of(evaluations[0]), *sources)
 
 
 def print_lengths(found: Sequence[AtLength], context: int, title: str, answers: Mapping[str, str] = {}) -> None:

@@ -138,13 +138,15 @@ def iou(one, other):
 def test_conventions_keep_what_the_data_decide_and_set_the_rest():
     given = Rules(first=6, void=(9,), background=2, window=3, empty="skip", resolution="masks")
     found = {one.name: under(given, one) for one in CONVENTIONS}
-    assert len(found) == 6
+    assert len(found) == 8
     assert all((one.first, one.void, one.background, one.resolution) == (6, (9,), 2, "masks") for one in found.values())
     assert found["SAVi, paper"].skip == 1
     assert (found["STEVE, PSB"].window, found["STEVE, PSB"].resize) == (6, "nearest")
     assert found["ClevrTex"].resize == "bilinear"
     assert found["SAVi, repository"].window is None
     assert found["SlotFormer"].absent == "zero"
+    assert (found["VideoSAUR, YouTube-VIS"].window, found["SlotContrast, YouTube-VIS"].window) == (6, None)
+    assert found["SlotContrast, YouTube-VIS"].empty == "skip"
 
 
 def test_clevrtex_has_two_mious_one_of_which_counts_surplus_slots():

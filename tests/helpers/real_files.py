@@ -74,15 +74,15 @@ def runs_of(mask: np.ndarray, compressed: bool) -> dict[str, Any]:
 
 
 def write_youtube_vis(
-    folder: Path, stored: str = "train", lengths: Sequence[int] = (9, 9, 9), size: tuple[int, int] = SIZE
-) -> list[np.ndarray]:
-    """A split of YouTube-VIS, masks of even videos compressed; the ids of each video."""
-    videos, tracks, ids = [], [], [drawn(seed, length, size) for seed, length in enumerate(lengths)]
+    folder: Path, stored: str = "train", lengths: Sequence[int] = (9, 9, 9), ids: Sequence[np.ndarray] | None = None
+) -> Sequence[np.ndarray]:
+    """A split of YouTube-VIS, masks of even videos compressed; the ids of each video, up to 3, drawn unless given."""
+    videos, tracks, ids = [], [], ids or [drawn(seed, length) for seed, length in enumerate(lengths)]
     for number, own in enumerate(ids, 1):
         name = f"video{number}"
         names = write_frames(folder / stored / "JPEGImages" / name, own)
         listed = [f"{name}/{one}" for one in names]
-        videos.append({"id": number, "file_names": listed, "height": size[0], "width": size[1], "length": len(own)})
+        videos.append({"id": number, "file_names": listed, "height": own.shape[1], "width": own.shape[2]})
         for one in range(1, 4):
             masks = [runs_of(mask == one, number % 2 == 0) if (mask == one).any() else None for mask in own]
             about = {"id": len(tracks) + 1, "video_id": number, "category_id": 10 + one, "iscrowd": 0}

@@ -76,7 +76,9 @@ def list(kind: str = "") -> Components:
     return components(kind)
 
 
-def from_pretrained(source: str | Path, /, device: str | torch.device = "cpu") -> Task:
+def from_pretrained(
+    source: str | Path, /, device: str | torch.device = "cpu", features: str | Path | None = None
+) -> Task:
     """The task of an exported model, with its weights, on a device and in evaluation mode.
 
     Nothing in it is run: of the components that it names, those that are registered are built, and no others.
@@ -85,10 +87,11 @@ def from_pretrained(source: str | Path, /, device: str | torch.device = "cpu") -
         source: the name of a model that comes with slotbench, a folder that `slotbench export` wrote, or
             "hf://USER/REPO" of the Hugging Face Hub, with "@REVISION" if it is not the newest.
         device: as torch names it, such as "cuda".
+        features: folder or file of the frozen network whose features the model reads, if it names one.
     """
     from slotbench.models.finding import from_pretrained as find
 
-    return find(source).to(device)
+    return find(source, features).to(device)
 
 
 def load_run(

@@ -30,7 +30,7 @@ _CARD = """---
 import slotbench
 from slotbench.interfaces import VideoBatch
 
-task = slotbench.from_pretrained("FOLDER")  # this folder, or "hf://USER/REPO"
+task = slotbench.from_pretrained("FOLDER"{features})  # this folder, or "hf://USER/REPO"
 # bytes, or floats in [0, 1]: time x {input[height]} x {input[width]} x {input[channels]}
 batch = VideoBatch.from_numpy(video)
 shown = task.predict(batch)
@@ -66,6 +66,7 @@ def card(record: Mapping[str, Any]) -> str:
         metadata=yaml.safe_dump(_metadata(record, scores), sort_keys=False, allow_unicode=True),
         model=f" ({model})" if model else "",
         training=_table(["", ""], _training(record)),
+        features=', features="PATH OF THE FEATURES\' WEIGHTS"' if "features" in parts else "",
         scores=_scores(record, scores) if scores else "None: the run has no evaluation of these weights.\n",
         **record,
     )
@@ -94,6 +95,7 @@ def _training(record: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         "settings of the data": ", ".join(f"{name}={value}" for name, value in given.items()),
         "steps": f"{record['step']:,} ({record['checkpoint']})",
         "parameters": f"{run['parameters']['total']:,} ({', '.join(counts)})",
+        "features": " ".join(filter(None, run.get("features", {}).values())),
         "weights": record["weights"],
         "sha256": ", ".join(f"{digest} ({name})" for name, digest in record["sha256"].items()),
         "time": f"{run['seconds'] / 60:.1f} min on {run['device']}",

@@ -28,7 +28,7 @@ from slotbench.runs.checkpoint_choice import DEFAULT, choose_checkpoint
 from slotbench.runs.checkpoints import load_checkpoint
 from slotbench.runs.evaluation_place import stage_of_test
 from slotbench.runs.folder import CONFIG, RunFolder, is_validation
-from slotbench.tasks.saving.model_folder import TOKENIZER, WEIGHTS, read_model, write_model
+from slotbench.tasks.saving.model_folder import TOKENIZER, WEIGHTS, read_model, weights_argument, write_model
 from slotbench.tasks.saving.saved_arguments import find_class
 
 __all__ = ["RECORD", "export_checkpoint", "export_run"]
@@ -37,7 +37,7 @@ RECORD = "record.json"
 
 _KEPT = (
     *("id", "name", "created", "finished", "command", "git", "git_slotbench", "versions", "device", "accelerator"),
-    *("precision", "seconds", "seconds_per_step", "total_steps", "parameters"),
+    *("precision", "seconds", "seconds_per_step", "total_steps", "parameters", "features"),
 )
 """Entries of the run's record that are exported; what names the machine and its folders is not."""
 
@@ -99,8 +99,15 @@ def export_checkpoint(
         tokenization = registry.load("tasks", "FrameTokenization")
         export_checkpoint(folder / TOKENIZER, tokenization, load_checkpoint(checkpoint), checkpoint)
         arguments["tokenizer_run"] = TOKENIZER
+    used = None
+    if (network := arguments.get("features")) is not None:
+        place = weights_argument(network["init_args"])
+        used = str(network["init_args"][place])
+        there = Path(begun_in or ".") / Path(used).expanduser()
+        used = str(there) if there.exists() else used
+        arguments["features"] = network | {"init_args": network["init_args"] | {place: used}}
     write_model(folder, task, arguments, weights, half)
-    read = read_model(folder).state_dict()
+    read = read_model(folder, used).state_dict()
     for name, tensor in weights.items():
         expected = tensor.half().float() if half and tensor.dtype == torch.float32 else tensor
         if not expected.isclose(read[name], rtol=0.0, atol=0.0, equal_nan=True).all():

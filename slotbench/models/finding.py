@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 __all__ = ["from_pretrained"]
 
 
-def from_pretrained(source: str | Path) -> Task:
+def from_pretrained(source: str | Path, features: str | Path | None = None) -> Task:
     """The task of an exported model, with its weights, on the CPU and in evaluation mode; see `read_model`.
 
     Args:
         source: the name of a model that comes with slotbench, a folder that `slotbench export` wrote, or
             "hf://USER/REPO", with "@REVISION" if it is not the newest.
+        features: where the weights lie of the frozen network whose features the model reads, if it names one.
     """
     if isinstance(source, str) and source.startswith(SCHEME):
-        return read_model(pull(source))
+        return read_model(pull(source), features)
     known, path = shipped(), Path(source).expanduser()
     if str(source) in known:
-        return read_model(known[str(source)])
+        return read_model(known[str(source)], features)
     if not path.is_dir():
         headline = f"no model named {source}, and no such folder{did_you_mean(str(source), known)}"
         expected = f"one of them, a folder that slotbench export wrote, or {SCHEME}USER/REPO"
@@ -36,4 +37,4 @@ def from_pretrained(source: str | Path) -> Task:
     if (path / RECORD).is_file() and not is_model_folder(path):
         expected = f"slotbench.load_run({str(path)!r}), or first slotbench export {path} --out FOLDER"
         raise UserError(lines(f"{path} is a run folder, and no exported model", expected=expected))
-    return read_model(path)
+    return read_model(path, features)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from slotbench.errors import UserError, lines
-from slotbench.io import cache_home
+from slotbench.io import cache_home, read_json_object
 from slotbench.tasks.saving.model_folder import MODEL_CONFIG, TOKENIZER, WEIGHTS, is_model_folder, read_model
 
 __all__ = ["SCHEME", "pull", "push"]
@@ -46,7 +46,8 @@ def push(folder: Path, address: str, private: bool = False) -> str:
     if not is_model_folder(folder):
         raise UserError(lines(f"{folder} holds no exported model", expected="a folder that slotbench export wrote"))
     api = _library().HfApi()
-    read_model(folder)
+    if "features" not in read_json_object(folder / MODEL_CONFIG).get("task", {}).get("init_args", {}):
+        read_model(folder)
     try:
         api.create_repo(repo, private=private, exist_ok=True)
         api.upload_folder(repo_id=repo, folder_path=folder, revision=revision, allow_patterns=_PUSHED)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+import slotbench
 from slotbench.cli import run
+from slotbench.errors import FileError
 from slotbench.pretrained.weights import WeightError
 from slotbench.tasks.slot_autoencoding import SlotAutoencoding
 
@@ -58,6 +60,21 @@ def test_a_run_with_a_frozen_network_keeps_nothing_of_it_and_is_loaded_with_its_
     assert task.decoder.positions.shape == (9, 8)
     hashed = {"weights": "small", "weights_sha256": task.extractor.weights_sha256}
     assert json.loads((folder / "run.json").read_text())["features"] == hashed
+    out = tmp_path / "out"
+    assert run(["export", str(folder), "--out", str(out)]) == 0
+    named = json.loads((out / "config.json").read_text())["task"]["init_args"]["features"]
+    assert named["init_args"].items() >= hashed.items()
+    assert hashed["weights_sha256"] in (out / "README.md").read_text()
+    assert str(tmp_path) not in (out / "config.json").read_text()
+    with pytest.raises(FileError, match=rf"small \(SHA-256 {hashed['weights_sha256']}\): .*features=PATH"):
+        slotbench.from_pretrained(out)
+    read, frames = slotbench.from_pretrained(out, features=weights), torch.rand(1, 2, 3, 8, 8)
+    batch = read.as_batch(frames)
+    assert torch.equal(read.encoder(read.read(batch)), task.encoder(task.read(batch)))
+    task.save_pretrained(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["task"]["init_args"]["features"] == named
     vit_folder(tmp_path / "small", seed=1)
+    with pytest.raises(FileError, match=f"the weights small have the hash .* of the hash {hashed['weights_sha256']}"):
+        slotbench.from_pretrained(out, features=weights)
     with pytest.raises(WeightError, match=f"the weights small have the hash .* of the hash {hashed['weights_sha256']}"):
         SlotAutoencoding.load_from_checkpoint(checkpoint, weights_only=True)

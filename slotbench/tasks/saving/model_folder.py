@@ -4,6 +4,7 @@
     FOLDER/model.safetensors    the weights
     FOLDER/tokenizer/           the same two files, of the tokenizer that a task of codes reads its frames by
 
+A frozen network whose features the task reads is named with the hash of its weights, which are given when it is read.
 The folder may come from a third party and nothing in it is run: a component is one that is registered here, weights are
 read as safetensors, and no path that the configuration names is read.
 """
@@ -11,6 +12,7 @@ read as safetensors, and no path that the configuration names is read.
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
@@ -22,14 +24,17 @@ from slotbench import registry
 from slotbench.configurations import may_be_path
 from slotbench.errors import FileError, UserError, lines
 from slotbench.io import dump_json, read_record, write_atomically
+from slotbench.pretrained import EXTRACTORS
 from slotbench.tasks.saving.saved_arguments import built_arguments, find_class
 
 if TYPE_CHECKING:
     from slotbench.tasks.task import Task
 
-__all__ = ["MODEL_CONFIG", "TOKENIZER", "WEIGHTS", "is_model_folder", "read_model", "write_model"]
+__all__ = ["MODEL_CONFIG", "TOKENIZER", "WEIGHTS", "is_model_folder", "read_model", "weights_argument", "write_model"]
 
 MODEL_CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer"
+
+_ON_THE_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 _ONLY_IN_TRAINING = ("init_from", "metric_weights")
 """Arguments of tasks that name files and that a trained model does without."""
@@ -62,20 +67,31 @@ def write_model(
 
     known = {name: arguments[name] for name in arguments if name[0] != "_" and name not in _ONLY_IN_TRAINING}
     config = {"format": "slotbench model", "version": 1, "slotbench": importlib.metadata.version("slotbench")}
+    features = known.pop("features", None)
     config["task"] = _translated({"class_path": task, "init_args": known}, "the task", _registered_name)
+    if features is not None:
+        config["task"]["init_args"]["features"] = _named_weights(features)
     stored = {name: _stored(value, name, half) for name, value in weights.items()}
     write_atomically(folder / WEIGHTS, save(stored, metadata={"format": "pt"}))
     write_atomically(folder / MODEL_CONFIG, dump_json(config, indent=2) + "\n")
 
 
-def read_model(folder: Path) -> Task:
-    """The task of a folder that `write_model` wrote, with its weights, on the CPU and in evaluation mode."""
+def read_model(folder: Path, features: str | Path | None = None) -> Task:
+    """The task of a folder that `write_model` wrote, with its weights, on the CPU and in evaluation mode.
+
+    `features` is where the weights lie of the frozen network whose features it reads; None where it reads frames, and
+    for weights that have a name on the Hub.
+    """
     from safetensors.torch import load_file
 
     config = read_record(folder / MODEL_CONFIG, _ModelConfig)
     try:
         task = registry.load("tasks", config["task"]["class_path"])
-        arguments = _translated(config["task"].get("init_args", {}), "the task", _import_path)
+        given = dict(config["task"].get("init_args", {}))
+        network = given.pop("features", None)
+        arguments = _translated(given, "the task", _import_path)
+        if network is not None:
+            arguments["features"] = _found_weights(network, features)
         if arguments.get("tokenizer_run") is not None:
             arguments["tokenizer_run"] = str(folder / TOKENIZER)
         built: Task = task(**built_arguments(task, arguments))
@@ -87,6 +103,40 @@ def read_model(folder: Path) -> Task:
             f"{folder} holds no model that can be built: {str(error).strip().partition(chr(10))[0]}"
         ) from error
     return built.eval()
+
+
+def weights_argument(arguments: Mapping[str, Any]) -> str:
+    """The argument of a feature extractor that says where its weights are."""
+    return "path" if "path" in arguments else "weights"
+
+
+def _named_weights(features: Mapping[str, Any]) -> dict[str, Any]:
+    """A feature extractor with the name of its weights in the place of where they lie."""
+    name = find_class(str(features["class_path"]), "features").__name__
+    arguments = dict(features.get("init_args") or {})
+    if name not in EXTRACTORS.values() or "weights_sha256" not in arguments:
+        raise UserError(f"the model reads features of {name}; only {' and '.join(EXTRACTORS.values())} can be exported")
+    place = weights_argument(arguments)
+    given = str(arguments[place])
+    if place == "path" or Path(given).expanduser().exists() or not _ON_THE_HUB.fullmatch(given):
+        arguments[place] = Path(given).expanduser().resolve().name
+    return {"class_path": name, "init_args": arguments}
+
+
+def _found_weights(features: Mapping[str, Any], given: str | Path | None) -> dict[str, Any]:
+    """The extractor with the weights that are given, or by their name on the Hub."""
+    paths = {name: f"{module}.{name}" for module, name in EXTRACTORS.items()}
+    arguments = dict(features["init_args"])
+    place = weights_argument(arguments)
+    if given is None and not _ON_THE_HUB.fullmatch(arguments[place]):
+        raise FileError(
+            f"it reads features of a network that it does not bring along, {arguments[place]} (SHA-256 "
+            f"{arguments['weights_sha256']}): expected slotbench.from_pretrained(..., features=PATH), where that lies"
+        )
+    return {
+        "class_path": paths[features["class_path"]],
+        "init_args": arguments | ({place: str(given)} if given else {}),
+    }
 
 
 def _stored(tensor: Tensor, name: str, half: bool) -> Tensor:

@@ -26,6 +26,14 @@ from slotbench.registry import load
 PAPER = Path(__file__).parents[2] / "experiments" / "paper"
 GRIDS = PAPER.parent / "grids" / "paper"
 KINDS = {"aggregation": "aggregations", "tokenizer": "tokenizers", "decoder": "decoders", "encoder": "encoders"}
+FEATURES = {
+    **{f"movi_{movi}_small": VideoSpec(384, 28, 28) for movi in "ce"},
+    "ytvis2021": VideoSpec(768, 14, 14),
+    "movi_c_dinov2_small": VideoSpec(384, 24, 24),
+    "movi_e_dinov2": VideoSpec(768, 24, 24),
+    "ytvis2021_dinov2": VideoSpec(768, 37, 37),
+}
+"""Folders of features of other sizes than DINO's ViT-B/8 has at 224 pixels."""
 DINOSAUR, TECO = VideoSpec(channels=768, height=28, width=28), ("latent_dim", "num_latent_codes", "latent_code_dim")
 
 # clevr6: 54,336 of the core but for what an aggregation learns
@@ -80,6 +88,12 @@ COUNTS: dict[str, dict[str, int]] = {
     **{f"{name}_vqgan": {"total": total} for name, total in VQGANS.items()},
     "rim_moving_mnist": {"total": 1_306_218},
     "rim_moving_sprites": {"total": 1_532_988},
+    # of martius-lab/videosaur and of the object-centric learning framework, by our count of their code
+    **{f"videosaur_movi_{m}": {"encoder": 1_379_456, "core": 347_264, "decoder": 4_614_928} for m in "ce"},
+    "videosaur_ytvis2021": {"encoder": 1_281_088, "core": 87_616, "decoder": 3_324_932},
+    "slotcontrast_movi_c": {"encoder": 345_664, "core": 120_704 + 11 * 64, "decoder": 2_597_249},
+    "slotcontrast_ytvis2021": {"encoder": 1_281_088, "decoder": 3_041_601},
+    **{f"dinosaur_movi_{movi}": {"encoder": 197_888, "core": 280_960, "decoder": 2_726_273} for movi in "ce"},
 }
 """Experiment -> trainable parameters of parts, by their place in the model."""
 
@@ -172,7 +186,7 @@ def frame_of(config: Mapping[str, Any]) -> VideoSpec:
     if kind == "MultiCameraLike":
         return MultiCameraLike(**{key: value for key, value in given.items() if key != "loader"}).spec.input
     if config["model"]["init_args"]["encoder"]["class_path"] == "MLPEncoder":
-        return DINOSAUR
+        return FEATURES.get(Path(given["path"]).name, DINOSAUR)
     side = given.get("resolution", 64)
     return VideoSpec(1 if kind == "MovingMNIST" else 3, side, side, given.get("num_actions", 0))
 
@@ -199,6 +213,10 @@ def model_of(config: Mapping[str, Any]) -> nn.Module:
             target, read = model["tokenizer"].code_spec, replace(frame, codes=model["tokenizer"].code_spec)
         model["encoder"] = factory("encoders", given["encoder"])(read)
         model["core"] = factory("cores", given["core"])(model["encoder"].token_spec)
+        if terms := [
+            factory("objectives", one)(model["core"].slot_spec, target) for one in given.get("objectives", ())
+        ]:
+            target = replace(target, channels=sum(term.paints for term in terms))
         model["decoder"] = factory("decoders", given["decoder"])(model["core"].slot_spec, target)
         if isinstance(model["encoder"], CodeEncoder):
             model["encoder"].share(model["decoder"].tables)

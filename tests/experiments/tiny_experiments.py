@@ -49,6 +49,7 @@ SIDE = 16
 TINY_DATA = {
     "DepthVideo": {"num_frames": 3, "eval_frames": 4},
     "CATER": {"num_frames": 4},
+    "FeatureFile": {"num_frames": 2, "eval_frames": 3},
     "CLEVRER": {"num_frames": 4, "eval_frames": 4},
     "ActionVideos": {"video_frames": FRAMES},
     "MOViLike": {"train_videos": 2, "val_videos": 1},

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Float, Integer
 from scipy.special import stdtrit
 from torch import Tensor
 
@@ -19,8 +19,8 @@ from slotbench.metrics.tracking import Tracking, TrackingRule, track
 
 __all__ = ["ClipScores", "Summary", "score_clip", "score_clips", "summaries"]
 
-Tables = Integer[Tensor, "clips samples true predicted"]
-_Values = tuple[Float[Tensor, "clips samples"], Bool[Tensor, "clips samples"]]
+Tables = Integer[Tensor, "clips samples frames true predicted"]
+_Values = tuple[Float[Tensor, "clips samples"], Integer[Tensor, "clips samples"]]
 
 
 @dataclass
@@ -28,8 +28,8 @@ class ClipScores:
     """The scores of one clip.
 
     Attributes:
-        values: by the score's name, its mean over the clip's samples, and how many samples (or, in tracking, objects,
-            matches, frames, occlusions; of HOTA the one clip) it is the mean of. A score without a sample is absent.
+        values: by the score's name, its mean over the clip's samples, and how many samples (or, of J and in tracking,
+            objects, matches, frames, occlusions; of HOTA the one clip) it is the mean of. One without any is absent.
         counts: samples that are special, by what they are and the scope: "frames without objects".
         tracking: what the scores of tracking are computed from.
     """
@@ -87,9 +87,9 @@ def score_clips(
     window = rules.window or tables.shape[1]
     views = tables if tables.ndim == 5 else tables[:, :, None]
     pieces = views.unflatten(1, (-1, window)).transpose(2, 3).flatten(1, 2)  # of one camera each
-    samples = {"video": pieces.sum(2), "frame": views.flatten(1, 2)}
+    samples = {"video": pieces, "frame": views.flatten(1, 2)[:, :, None]}
     if tables.ndim == 5:
-        samples |= {"step": views.sum(2), "scene": views.unflatten(1, (-1, window)).sum((2, 3))}
+        samples |= {"step": views, "scene": views.unflatten(1, (-1, window)).flatten(2, 3)}
     for scope, of_scope in samples.items():
         _add_segmentation(clips, scope, of_scope, true_ids, rules)
     rule = TrackingRule(rules.match_iou, rules.min_pixels, rules.background_iou)
@@ -103,13 +103,13 @@ def score_clips(
 def _add_segmentation(
     clips: list[ClipScores], scope: str, tables: Tables, true_ids: Integer[np.ndarray, " rows"], rules: Rules
 ) -> None:
-    points = tables.sum(-1)
+    points = tables.sum((2, -1))
     seen, present = points.sum(-1) > 0, points[..., 1:] > 0
     objects = present.sum(-1)
     scores: dict[str, _Values] = {}
     for name, metric in mask_metrics().items():
-        value, defined = _made(metric).score(tables.flatten(0, 1))
-        scores[name] = value.unflatten(0, tables.shape[:2]), defined.unflatten(0, tables.shape[:2])
+        value, weight = _made(metric).score_frames(tables.flatten(0, 1))
+        scores[name] = value.unflatten(0, tables.shape[:2]), weight.unflatten(0, tables.shape[:2])
         if name == "fg_ari":
             # the whole table of a sample without objects is its background
             scores[name] = scores[name][0], seen & ((objects > 0) | (rules.empty == "one"))
@@ -119,9 +119,9 @@ def _add_segmentation(
         # an id that is there is never above the highest one, so that this only adds zeros to the mean
         among = objects / highest.amax(-1).clamp(min=1) if len(true_ids) > 1 else torch.ones(objects.shape)
         scores |= {name: (scores[name][0] * among, scores[name][1]) for name in ("miou", "mbo")}
-    for name, (value, defined) in scores.items():
-        samples = defined.sum(-1).tolist()
-        means = (torch.where(defined, value, 0.0).sum(-1) / defined.sum(-1).clamp(min=1)).tolist()
+    for name, (value, weight) in scores.items():
+        samples = weight.sum(-1).tolist()
+        means = (torch.where(weight > 0, value * weight, 0.0).sum(-1) / weight.sum(-1).clamp(min=1)).tolist()
         for found, mean, count in zip(clips, means, samples, strict=True):
             if count:
                 found.values[f"{name}/{scope}"] = mean, count

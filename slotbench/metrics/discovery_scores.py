@@ -20,7 +20,12 @@ from slotbench.metrics.mask_metrics import mask_metrics, mask_score_infos
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 from slotbench.metrics.segmentation import FGARI, Scope, SegmentationMetric
-from slotbench.metrics.segmentation_baselines import segmentation_names, simple_segmentations
+from slotbench.metrics.segmentation_baselines import (
+    FEATURE_SEGMENTATIONS,
+    feature_segmentations,
+    segmentation_names,
+    simple_segmentations,
+)
 from slotbench.metrics.slot_occupancy import SlotOccupancy
 from slotbench.metrics.tracking import Tracking, track
 
@@ -124,8 +129,16 @@ class DiscoveryScores(Scores):
         """Adds segmentations of clips by a baseline, by its name."""
         _made(self.baselines, name, _Segmentation, labels, self.scopes).update(labels, true)
 
-    def update_baselines(self, batch: VideoBatch, num_slots: int) -> None:
-        """Adds the baselines of a batch with true instances: of its clips that are among the first of the set."""
+    def update_baselines(
+        self,
+        batch: VideoBatch,
+        num_slots: int,
+        features: Float[Tensor, "batch time *views dim rows cols"] | None = None,
+    ) -> None:
+        """Adds the baselines of a batch with true instances: of its clips that are among the first of the set.
+
+        Those of features are added where a model reads `features` in the place of frames.
+        """
         if not self.wants_references or not self.baseline_clips:
             return
         index = batch.index
@@ -133,7 +146,7 @@ class DiscoveryScores(Scores):
             index = self._clips_done + torch.arange(len(batch))
         if self._clips_done == 0:
             # takes part in the baselines even if all of their clips are other processes'
-            for name in segmentation_names(num_slots):
+            for name in (*segmentation_names(num_slots), *(() if features is None else FEATURE_SEGMENTATIONS)):
                 self._expect_baseline(name, batch.pixels)
         self._clips_done += len(batch)
         among = index.to(batch.frames.device) < self.baseline_clips
@@ -141,8 +154,10 @@ class DiscoveryScores(Scores):
             first = batch.map(lambda value: value[among])
             frames, true = first.pixels.float(), first.require("masks")
             # cameras are steps to them: rectangles are the same in each, and clusters are of all pixels of a clip
-            seen = frames.flatten(1, -4)
-            for name, labels in simple_segmentations(seen, num_slots).items():
+            found = simple_segmentations(frames.flatten(1, -4), num_slots)
+            if features is not None:
+                found |= feature_segmentations(features[among].flatten(1, -4), num_slots, frames.shape[-2:])
+            for name, labels in found.items():
                 self.update_baseline(name, labels.reshape(true.shape), true)
 
     def update_frames(

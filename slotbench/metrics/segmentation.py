@@ -48,6 +48,7 @@ __all__ = [
     "SegmentationMetric",
     "adjusted_rand_index",
     "contingency",
+    "frames_of_samples",
     "matched_iou",
     "matched_iou_of_pairs",
     "mean_best_overlap",
@@ -57,10 +58,8 @@ __all__ = [
 Scope = Literal["frame", "video", "step", "scene"]
 """What one sample is: a camera's frame; a camera's whole clip; one time step seen by all cameras; all of a clip."""
 
-_POOLED_AXES: dict[Scope, tuple[int, ...]] = {"frame": (), "video": (1,), "step": (2,), "scene": (1, 2)}
-
 Table = Integer[Tensor, "*samples true predicted"]
-_Values = tuple[Float[Tensor, "*samples"], Bool[Tensor, "*samples"]]
+_Values = tuple[Float[Tensor, "*samples"], Bool[Tensor, "*samples"] | Integer[Tensor, "*samples"]]
 
 
 def adjusted_rand_index(table: Table) -> _Values:
@@ -164,6 +163,15 @@ def _segments(table: Table, ignore_background: bool) -> tuple[Tensor, Tensor]:
     return pairwise_iou(table)[..., first:, :], (table[..., first:, :].sum(-1) > 0).sum(-1)
 
 
+def frames_of_samples(tables: Tables, scope: Scope) -> Integer[Tensor, "samples frames true predicted"]:
+    """The tables of the frames that each sample is made of, those of several cameras being frames too."""
+    if scope == "frame":
+        return tables.flatten(0, 2)[:, None]
+    if scope == "video":
+        return tables.transpose(1, 2).flatten(0, 1)
+    return tables.flatten(0, 1) if scope == "step" else tables.flatten(1, 2)
+
+
 class SegmentationMetric(RegisteredMetric, DistinctMetric):
     """Base of metrics of masks: a score per sample, and its mean over samples.
 
@@ -187,7 +195,7 @@ class SegmentationMetric(RegisteredMetric, DistinctMetric):
 
     def __init__(self, scope: Scope = "video") -> None:
         super().__init__()
-        if scope not in _POOLED_AXES:
+        if scope not in get_args(Scope):
             raise ValueError(f"no scope named {scope!r}; expected one of {', '.join(get_args(Scope))}")
         self.scope: Scope = scope
         for name in ("total", "total_several"):
@@ -197,7 +205,11 @@ class SegmentationMetric(RegisteredMetric, DistinctMetric):
 
     @abstractmethod
     def score(self, table: Integer[Tensor, "samples true predicted"]) -> _Values:
-        """The value of each sample, and whether it has one."""
+        """The value of each sample, and whether it has one, or of how many objects it is the mean, which weighs it."""
+
+    def score_frames(self, tables: Integer[Tensor, "samples frames true predicted"]) -> _Values:
+        """The same from the tables of a sample's frames, for a metric that tells them apart."""
+        return self.score(tables.sum(1))
 
     def update(self, predicted: Labels | SoftMasks, true: TrueLabels, valid: Valid | None = None) -> None:
         """Adds clips.
@@ -223,16 +235,16 @@ class SegmentationMetric(RegisteredMetric, DistinctMetric):
         self._update_count += 1
 
     def _add(self, tables: Tables) -> None:
-        axes = _POOLED_AXES[self.scope]
-        table = (tables.sum(axes) if axes else tables).reshape(-1, *tables.shape[-2:])
-        value, defined = self.score(table)
-        points = table.sum(-1)
+        frames = frames_of_samples(tables, self.scope)
+        value, weight = self.score_frames(frames)
+        points = frames.sum((1, -1))
         seen, objects = points.sum(-1) > 0, (points[:, 1:] > 0).sum(-1)
-        scored = seen & defined
-        self.total += value[scored].sum()
-        self.samples += scored.sum()
-        self.total_several += value[scored & (objects > 1)].sum()
-        self.several += (scored & (objects > 1)).sum()
+        weight = weight * seen
+        scored, several = weight > 0, weight * (objects > 1)
+        self.total += (value * weight)[scored].sum()
+        self.samples += weight.sum()
+        self.total_several += (value * several)[several > 0].sum()
+        self.several += several.sum()
         self.single += (scored & (objects == 1)).sum()
         self.empty += (seen & (objects == 0)).sum()
         self.skipped += (~scored).sum()

@@ -1,7 +1,8 @@
 """Baselines of object discovery: segmentations of a clip by stripes, grids and k-means, without learning.
 
 They score well above zero: on short clips of a few slow objects, stripes and grids already put most of an object's
-pixels together, and clusters of colour do more. None of these sees more than the clip it segments.
+pixels together, and clusters of colour do more, those of a frozen network's features more yet. None of these sees more
+than the clip it segments.
 """
 
 from __future__ import annotations
@@ -15,10 +16,16 @@ import torch
 from jaxtyping import Float, Integer, UInt8
 from scipy.cluster.vq import kmeans2, vq
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from slotbench.interfaces import unit_frames
+from slotbench.metrics.contingency import masks_to_labels
+from slotbench.metrics.linked_segments import linked_labels
 
 __all__ = [
+    "FEATURE_SEGMENTATIONS",
+    "cluster_features",
+    "feature_segmentations",
     "grid_labels",
     "kmeans_labels",
     "kmeans_stream_labels",
@@ -32,7 +39,10 @@ __all__ = [
 Frames = Float[Tensor, "batch time channels height width"] | UInt8[Tensor, "batch time channels height width"]
 Labels = Integer[Tensor, "batch time height width"]
 
-_STARTS, _ROUNDS, _MOST_POINTS = 2, 20, 16_384
+FEATURE_SEGMENTATIONS = ("k-means features", "k-means features, clip", "k-means features, linked")
+"""The names in `feature_segmentations`."""
+
+_STARTS, _ROUNDS, _MOST_POINTS, _MOST_FRAMES = 2, 20, 16_384, 64
 
 
 def simple_segmentations(frames: Frames, num_slots: int) -> dict[str, Labels]:
@@ -62,6 +72,85 @@ def _segmentations(num_slots: int) -> dict[str, Callable[[Frames], Labels]]:
         "k-means colour": partial(kmeans_labels, num_slots=num_slots, position_weight=0.0),
         "k-means colour + position": partial(kmeans_labels, num_slots=num_slots, position_weight=1.5),
     }
+
+
+def feature_segmentations(
+    features: Float[Tensor, "batch time dim rows cols"], num_slots: int, size: tuple[int, int]
+) -> dict[str, Labels]:
+    """Baselines of a model with `num_slots` slots that reads features: label maps of `size` by name.
+
+    Clusters of the features' cells: of each frame by itself, of the whole clip, and those of each frame named after
+    those of the frame before that they overlap most (`linked_labels`). Cells become pixels as a model's masks do,
+    bilinearly before the largest share is taken.
+    """
+    # clip by clip, so that a clip's labels do not depend on the others
+    single = torch.stack([cluster_features(clip[:, None], num_slots)[:, 0] for clip in features])
+    whole = torch.cat([cluster_features(clip[None], num_slots) for clip in features])
+    pixels = _enlarged(single, num_slots, size).long()
+    # the name that each cluster of a frame has got is that of all of its cells
+    names = torch.zeros(*single.shape[:2], num_slots, dtype=torch.long, device=single.device)
+    names.scatter_(2, single.flatten(2), linked_labels(single).flatten(2))
+    linked = names.gather(2, pixels.flatten(2)).view(pixels.shape)
+    return dict(zip(FEATURE_SEGMENTATIONS, (pixels, _enlarged(whole, num_slots, size), linked), strict=True))
+
+
+def _enlarged(labels: Labels, num_slots: int, size: tuple[int, int]) -> Labels:
+    return masks_to_labels(one_hot(labels, num_slots).movedim(-1, -3).float(), size)
+
+
+@torch.no_grad()
+def cluster_features(
+    features: Float[Tensor, "clips time dim rows cols"], clusters: int
+) -> Integer[Tensor, "clips time rows cols"]:
+    """Clusters of the cells of each clip by their features: k-means from one start by k-means++.
+
+    Clips of more than 64 frames are clustered by so many of them, evenly spaced, and every cell then goes to the
+    nearest centre. The draws are the same for every clip.
+    """
+    time, _, rows, cols = features.shape[1:]
+    frames = np.unique(np.linspace(0, time - 1, _MOST_FRAMES).round().astype(int))
+    with torch.autocast(features.device.type, enabled=False):
+        centres = _cluster_cells(_cells(features[:, frames]), clusters)
+        parts = [_nearness(_cells(part), centres).argmax(-1) for part in features.split(_MOST_FRAMES, 1)]
+    return torch.cat(parts, 1).view(-1, time, rows, cols)
+
+
+def _cells(features: Tensor) -> Float[Tensor, "clips cells dim"]:
+    return features.float().flatten(3).mT.contiguous().flatten(1, 2)
+
+
+def _nearness(
+    points: Float[Tensor, "clips points dim"], centres: Float[Tensor, "clips clusters dim"]
+) -> Float[Tensor, "clips points clusters"]:
+    """Half of the point's own square less the squared distance."""
+    return points @ centres.mT - centres.square().sum(-1)[:, None] / 2
+
+
+def _cluster_cells(points: Float[Tensor, "clips points dim"], clusters: int) -> Float[Tensor, "clips clusters dim"]:
+    centres, before = _spread_cells(points, clusters), None
+    for _ in range(_ROUNDS):
+        nearest = _nearness(points, centres).argmax(-1)
+        if before is not None and torch.equal(nearest, before):
+            break
+        members, before = one_hot(nearest, clusters).to(points), nearest
+        count = members.sum(1)[..., None]
+        # a cluster without a cell stays where it is
+        centres = torch.where(count > 0, members.mT @ points / count.clamp(min=1), centres)
+    return centres
+
+
+def _spread_cells(points: Float[Tensor, "clips points dim"], count: int) -> Tensor:
+    """Points by k-means++, as in `_spread_points`; where there are too few different ones, some twice."""
+    rng, own = np.random.default_rng(0), points.square().sum(-1)
+    away = torch.full_like(own, torch.inf)
+    place = torch.full((len(points), 1), int(rng.integers(points.shape[1])), device=points.device)
+    chosen = []
+    for _ in range(count):
+        chosen.append(points.take_along_dim(place[..., None], 1))
+        away = torch.minimum(away, (own - 2 * _nearness(points, chosen[-1])[..., 0]).clamp(min=0))
+        sums = away.double().cumsum(1)
+        place = torch.searchsorted(sums, rng.random() * sums[:, -1:], right=True).clamp(max=points.shape[1] - 1)
+    return torch.cat(chosen, 1)
 
 
 def one_slot_labels(frames: Frames) -> Labels:

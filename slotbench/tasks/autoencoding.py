@@ -65,9 +65,11 @@ class AutoencodingTask(SlotTask, Segmenter):
 
     Attributes:
         eval_window: in evaluation, each step is computed from so many last frames alone; None for all.
+        learns_features: whether the encoder reads features in the place of frames.
     """
 
     eval_window: int | None = None
+    learns_features: bool = False
     _position: tuple[tuple[int, int], State] | None = None
     """Number of a video and of its next step, and the core's state (or the window's tokens) before that step."""
 
@@ -200,7 +202,7 @@ class AutoencodingTask(SlotTask, Segmenter):
                 labels = masks_to_labels(masks, frame_size(batch))
                 scores.update_masks(name, labels, masks.shape[2], batch.masks)
         if batch.masks is not None:
-            scores.update_baselines(batch, out.slots.shape[2])
+            scores.update_baselines(batch, out.slots.shape[2], out.read.frames if self.learns_features else None)
 
     def _found(self, out: Autoencoded, batch: VideoBatch) -> dict[str, Tensor]:
         """What `predict` returns beside slots and masks: the frames that are shown."""

@@ -36,6 +36,7 @@ __all__ = [
     "resize",
     "size_within",
     "slot_colour",
+    "slots_of_clusters",
 ]
 
 Colour = tuple[int, int, int]
@@ -152,6 +153,14 @@ def match_slots(
     objects = ids[ids > 0].tolist()
     rows, slots = linear_sum_assignment(iou, maximize=True)
     return {objects[row]: int(slot) for row, slot in zip(rows, slots, strict=True) if iou[row, slot] > 0}
+
+
+def slots_of_clusters(
+    clusters: Integer[Tensor, "time height width"], labels: Integer[Tensor, "time height width"], num_slots: int
+) -> Integer[Tensor, " slots"]:
+    """The slot in whose colour each of `num_slots` clusters is shown: that which it is most like, one each."""
+    table = contingency(labels.flatten(), clusters.flatten(), num_predicted=num_slots + 1, num_true=num_slots)
+    return torch.from_numpy(linear_sum_assignment(pairwise_iou(table)[:, :num_slots].cpu(), maximize=True)[1])
 
 
 def slot_colour(slot: int) -> Colour:

@@ -33,7 +33,7 @@ Labels = Integer[Tensor, "time height width"]
 Strips = UInt8[np.ndarray, "time strip_height strip_width 3"]
 
 # shorter and longer limits of an image's longer side in pixels
-_ON_SHEET, _ON_LONG_SHEET, _IN_VIDEO, _LONG_SHEET_SLOTS = (96, 128), (64, 80), (128, 160), 12
+_ON_SHEET, _ON_LONG_SHEET, _IN_VIDEO, _LONG_SHEET_SLOTS = (96, 160), (64, 80), (128, 224), 12
 
 
 def slot_panel(
@@ -47,13 +47,15 @@ def slot_panel(
     shares: Float[Tensor, " slots"] | None = None,
     partners: dict[int, int] | None = None,
     target: Images | None = None,
+    clusters: Labels | None = None,
 ) -> Painted:
     """One clip on a sheet, time from left to right, at most eight frames, the first and the last among them.
 
     The rows are the frame, what was to be painted if that is something else, its reconstruction, the winning slot of
-    each pixel over the frame (of the decoder's masks, and of the attention's), the true objects, and then each slot
-    alone: its image where its mask is, light grey where it is not, with the share of the clip's pixels that it wins.
-    Small frames are enlarged by whole pixels, large ones shrunk; with more than twelve slots all is smaller.
+    each pixel over the frame (of the decoder's masks, and of the attention's), clusters of the features that the model
+    reads, the true objects, and then each slot alone: its image where its mask is, light grey where it is not, with the
+    share of the clip's pixels that it wins. Small frames are enlarged by whole pixels, large ones shrunk; with more
+    than twelve slots all is smaller.
 
     Args:
         frames: the clip, in [0, 1].
@@ -65,6 +67,7 @@ def slot_panel(
         shares: of the pixels of that video that each slot wins.
         partners: id of an object -> its slot, over that video.
         target: what was to be painted; absent where that is the frames.
+        clusters: of k-means on the features, by the number of the slot in whose colour each is shown.
     """
     slots = masks.shape[1]
     size = size_within(frames, *(_ON_SHEET if slots <= _LONG_SHEET_SLOTS else _ON_LONG_SHEET))
@@ -72,9 +75,10 @@ def slot_panel(
     labels = masks_to_labels(masks)
     if true_masks is not None and partners is None:
         partners = match_slots(labels, true_masks, slots)
-    attended = {} if attention_masks is None else {"attention": masks_to_labels(attention_masks)}
+    attended = None if attention_masks is None else masks_to_labels(attention_masks)
+    winners = {"slots": labels, "attention": attended, "k-means": clusters}
     images = {"frame": frames, "target": target, "reconstruction": reconstruction}
-    overview = _overview(images, {"slots": labels} | attended, true_masks, partners, size, chosen)
+    overview = _overview(images, winners, true_masks, partners, size, chosen)
     rows = [Row(name, shown) for name, shown in overview.items()]
     if shares is None:
         shares = torch.bincount(labels.flatten(), minlength=slots).cpu() / labels.numel()  # what is last is no slot's
@@ -98,6 +102,7 @@ def slot_video(
     masks: Masks,
     true_masks: Labels | None = None,
     target: Images | None = None,
+    clusters: Labels | None = None,
 ) -> Strips:
     """The video of a whole clip, whose frames `slot_strips` makes.
 
@@ -107,10 +112,11 @@ def slot_video(
         masks: share of each slot in each pixel.
         true_masks: ids of objects.
         target: what was to be painted.
+        clusters: of the features.
     """
     labels = masks_to_labels(masks)
     partners = None if true_masks is None else match_slots(labels, true_masks, masks.shape[1])
-    return slot_strips(frames, reconstruction, labels, true_masks, partners, target)
+    return slot_strips(frames, reconstruction, labels, true_masks, partners, target, clusters)
 
 
 def slot_strips(
@@ -120,8 +126,9 @@ def slot_strips(
     true_masks: Labels | None = None,
     partners: dict[int, int] | None = None,
     target: Images | None = None,
+    clusters: Labels | None = None,
 ) -> Strips:
-    """Frames as a video: the frame, its reconstruction, the slots over the frame and the true objects, side by side.
+    """Frames as a video: frame, reconstruction, slots and clusters over the frame and true objects, side by side.
 
     Args:
         frames: a clip, or some frames of a longer video, in [0, 1].
@@ -130,16 +137,17 @@ def slot_strips(
         true_masks: ids of objects, 0 = background.
         partners: id of an object -> its slot, over the whole video, as `match_slots` finds them.
         target: what was to be painted, where that is not the frames.
+        clusters: of k-means on the features, as in `slot_panel`.
     """
     images = {"frame": frames, "target": target, "reconstruction": reconstruction}
     size = size_within(frames, *_IN_VIDEO)
-    panels = _overview(images, {"slots": labels}, true_masks, partners, size, range(len(frames)))
+    panels = _overview(images, {"slots": labels, "k-means": clusters}, true_masks, partners, size, range(len(frames)))
     return film_strip({name: np.stack(video) for name, video in panels.items()})
 
 
 def _overview(
     images: Mapping[str, Tensor | None],
-    winners: Mapping[str, Labels],
+    winners: Mapping[str, Labels | None],
     true_masks: Labels | None,
     partners: dict[int, int] | None,
     size: tuple[int, int],
@@ -149,6 +157,8 @@ def _overview(
     there = {name: frames for name, frames in images.items() if frames is not None}
     found = {name: [resize(paint_frame(frames[t]), size) for t in steps] for name, frames in there.items()}
     for name, labels in winners.items():
+        if labels is None:
+            continue
         found[name] = [paint_slots_over(there["frame"][t], labels[t], size) for t in steps]
     if true_masks is not None:
         found["truth"] = [paint_objects(true_masks[t], partners or {}, size) for t in steps]

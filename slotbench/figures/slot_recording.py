@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slotbench.figures.painting import evenly_spaced, match_slots
+from slotbench.figures.painting import evenly_spaced, match_slots, slots_of_clusters
 from slotbench.figures.slot_panels import slot_panel, slot_strips
 from slotbench.interfaces import Recording, VideoBatch, rounded_shares
 from slotbench.metrics.contingency import masks_to_labels
+from slotbench.metrics.segmentation_baselines import cells_to_pixels, cluster_features
 
 __all__ = ["SlotRecording"]
 
@@ -45,6 +47,8 @@ class SlotRecording(Recording):
         images = {"frames": batch.pixels, "reconstruction": found.get("frames"), "target": found.get("target")}
         kept = {name: _bytes(values[0]) for name, values in images.items() if values is not None}
         kept |= {name: found[name][0].float() for name in ("slots", "depth") if name in found}
+        if "features" in found:
+            kept["features"] = found["features"][0].half()
         if "masks" in found:
             kept["labels"] = masks_to_labels(found["masks"][0])
             if self._keep_soft_masks:
@@ -67,10 +71,12 @@ class SlotRecording(Recording):
         parts = [np.bincount(part.ravel(), minlength=self._slots + 1) for part in _chunks(self._maps["labels"])]
         shares = torch.as_tensor(np.sum(parts, axis=0)[: self._slots] / self._maps["labels"].size)
         shown = {"reconstruction": None} | shown
+        if self._clusters is not None:
+            shown["clusters"] = cells_to_pixels(self._clusters[self._times], shown["frames"].shape[-2:])
         return {"panel": slot_panel(**shown, times=self._times, shares=shares, partners=self._partners())}
 
     def videos(self) -> dict[str, Iterator[np.ndarray]]:
-        """Frame by frame and side by side: the frame, its reconstruction, the slots over it, and the true objects."""
+        """Frame by frame and side by side: frame, reconstruction, slots and clusters over it, and the true objects."""
         return {"video": self._strips()} if "labels" in self._maps else {}
 
     def arrays(self, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -108,12 +114,25 @@ class SlotRecording(Recording):
             shown["components"] = alone[0]
         return {name: value.detach().cpu() for name, value in shown.items()}
 
+    @cached_property
+    def _clusters(self) -> Tensor | None:
+        """k-means on the features of the whole video, each cluster in the colour of the slot that it is most like."""
+        if "features" not in self._maps:
+            return None
+        cells = cluster_features(torch.from_numpy(self._maps["features"])[None], self._slots)[0]
+        labels = torch.from_numpy(self._maps["labels"][:: self._every].copy())
+        pixels = cells_to_pixels(cells[:: self._every], (labels.shape[-2], labels.shape[-1]))
+        return slots_of_clusters(pixels, labels, self._slots)[cells]
+
+    @property
+    def _every(self) -> int:
+        """Objects and clusters of a long video are matched with slots by some of its frames, one in so many."""
+        return -(-self._frames // _MATCHED_FRAMES)
+
     def _partners(self) -> dict[int, int] | None:
         if "true_masks" not in self._maps:
             return None
-        # objects of a long video are matched by some of its frames
-        every = -(-self._frames // _MATCHED_FRAMES)
-        labels, truth = (torch.from_numpy(self._maps[name][::every].copy()) for name in ("labels", "true_masks"))
+        labels, truth = (torch.from_numpy(self._maps[name][:: self._every].copy()) for name in ("labels", "true_masks"))
         return match_slots(labels, truth, self._slots)
 
     def _strips(self) -> Iterator[np.ndarray]:
@@ -125,6 +144,8 @@ class SlotRecording(Recording):
                 if name in self._maps
             }
             part |= {name: part[name] / 255 for name in _IMAGES if name in part}
+            if self._clusters is not None:
+                part["clusters"] = cells_to_pixels(self._clusters[start : start + _CHUNK], part["frames"].shape[-2:])
             yield from slot_strips(**{"reconstruction": None} | part, partners=partners)
 
 

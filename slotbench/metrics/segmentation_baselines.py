@@ -24,6 +24,7 @@ from slotbench.metrics.linked_segments import linked_labels
 
 __all__ = [
     "FEATURE_SEGMENTATIONS",
+    "cells_to_pixels",
     "cluster_features",
     "feature_segmentations",
     "grid_labels",
@@ -86,16 +87,17 @@ def feature_segmentations(
     # clip by clip, so that a clip's labels do not depend on the others
     single = torch.stack([cluster_features(clip[:, None], num_slots)[:, 0] for clip in features])
     whole = torch.cat([cluster_features(clip[None], num_slots) for clip in features])
-    pixels = _enlarged(single, num_slots, size).long()
+    pixels = cells_to_pixels(single, size).long()
     # the name that each cluster of a frame has got is that of all of its cells
     names = torch.zeros(*single.shape[:2], num_slots, dtype=torch.long, device=single.device)
     names.scatter_(2, single.flatten(2), linked_labels(single).flatten(2))
     linked = names.gather(2, pixels.flatten(2)).view(pixels.shape)
-    return dict(zip(FEATURE_SEGMENTATIONS, (pixels, _enlarged(whole, num_slots, size), linked), strict=True))
+    return dict(zip(FEATURE_SEGMENTATIONS, (pixels, cells_to_pixels(whole, size), linked), strict=True))
 
 
-def _enlarged(labels: Labels, num_slots: int, size: tuple[int, int]) -> Labels:
-    return masks_to_labels(one_hot(labels, num_slots).movedim(-1, -3).float(), size)
+def cells_to_pixels(labels: Integer[Tensor, "*batch rows cols"], size: tuple[int, int]) -> Labels:
+    """Label maps of cells at the size of frames, bilinearly before the largest share is taken."""
+    return masks_to_labels(one_hot(labels).movedim(-1, -3).float(), size)
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from slotbench.figures.painting import slots_of_clusters
 from slotbench.figures.slot_panels import slot_panel, slot_video
 from slotbench.figures.slot_recording import SlotRecording
 from slotbench.interfaces import (
@@ -26,6 +27,7 @@ from slotbench.interfaces import (
 )
 from slotbench.metrics.contingency import masks_to_labels, resized_masks
 from slotbench.metrics.discovery_scores import DiscoveryScores
+from slotbench.metrics.segmentation_baselines import cells_to_pixels, cluster_features
 from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.slot_task import SlotTask, frame_by_frame, may_be_cut
 
@@ -178,11 +180,20 @@ class AutoencodingTask(SlotTask, Segmenter):
         painted = self.painted(out)
         truth = None if painted is None else self.painted_truth(batch)
         shown = {"frames": batch.pixels, "masks": out.masks, "true_masks": batch.masks}
-        shown |= {"reconstruction": painted, "target": truth} | more
+        shown |= {"reconstruction": painted, "target": truth, "clusters": self._clusters(out, batch)} | more
         return {
             f"clip_{i}": {name: None if values is None else values[i] for name, values in shown.items()}
             for i in range(len(batch))
         }
+
+    def _clusters(self, out: Autoencoded, batch: VideoBatch) -> Tensor | None:
+        """k-means on the features of each clip, by the numbers of the slots that its clusters are most like."""
+        if not self.learns_features or out.masks is None:
+            return None
+        slots, size = out.masks.shape[2], frame_size(batch)
+        cells = cluster_features(out.read.frames, slots).cpu()
+        pairs = zip(cells_to_pixels(cells, size).long(), masks_to_labels(out.masks, size).cpu(), strict=True)
+        return torch.stack([slots_of_clusters(clip, labels, slots)[clip] for clip, labels in pairs])
 
     def _decode(self, batch: VideoBatch, read: VideoBatch, out: CoreOutput) -> Autoencoded:
         decoded = self.decoded(out.slots, read)
@@ -205,9 +216,10 @@ class AutoencodingTask(SlotTask, Segmenter):
             scores.update_baselines(batch, out.slots.shape[2], out.read.frames if self.learns_features else None)
 
     def _found(self, out: Autoencoded, batch: VideoBatch) -> dict[str, Tensor]:
-        """What `predict` returns beside slots and masks: the frames that are shown."""
+        """What `predict` returns beside slots and masks: the frames that are shown, and the features that were read."""
         painted = self.painted(out)
-        return {} if painted is None else {"frames": painted}
+        read = {"features": out.read.frames} if self.learns_features else {}
+        return read if painted is None else {"frames": painted} | read
 
     def _attention(self, out: Autoencoded, batch: VideoBatch) -> Tensor | None:
         return None if out.attention is None else self.attention_masks(out.attention, frame_size(batch))

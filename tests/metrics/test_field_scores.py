@@ -1,4 +1,4 @@
-"""The scores of the field's tables against loops over boolean masks: void pixels, empty frames, objects that come late."""
+"""The scores of the field's tables against loops over masks: void pixels, empty frames, objects that come late."""
 
 from itertools import permutations
 
@@ -113,4 +113,6 @@ def test_cases_of_j(predicted, true, value):
     assert by_metric(RegionSimilarity("video"), *shaped) == pytest.approx(value, abs=1e-12)
     # empty slots of other clips in the batch change nothing
     more = np.concatenate([shaped[0], np.arange(4).reshape(1, 2, 1, 2)])
-    assert by_metric(RegionSimilarity("video"), more, np.concatenate([shaped[1], 0 * shaped[1]])) == pytest.approx(value)
+    assert by_metric(RegionSimilarity("video"), more, np.concatenate([shaped[1], 0 * shaped[1]])) == pytest.approx(
+        value
+    )

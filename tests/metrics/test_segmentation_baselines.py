@@ -6,8 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
+from torch.nn import functional as F
 
 from slotbench.metrics.segmentation_baselines import (
+    FEATURE_SEGMENTATIONS,
+    cluster_features,
+    feature_segmentations,
     grid_labels,
     kmeans_labels,
     nearest_grid,
@@ -136,3 +140,61 @@ def test_kmeans_on_noise_comes_near_to_that_of_scikit_learn(position_weight):
     points = points_of(frames[0], position_weight)
     found = inertia(points, kmeans_labels(frames, 7, position_weight).flatten().numpy())
     assert found <= 1.03 * KMeans(7, n_init=2, random_state=0).fit(points).inertia_
+
+
+def moving_features(clips=2, time=6, dim=12, noise_of=0.05):
+    """Features of a square that moves over two halves of a ground, and the three ids, in cells of 8 x 12."""
+    ids = torch.zeros(clips, time, 8, 12, dtype=torch.int64)
+    ids[..., 6:] = 1
+    for t in range(time):
+        ids[:, t, 2:5, t : t + 3] = 2
+    directions = torch.linalg.qr(noise(dim, dim, seed=4) - 0.5)[0][:3]
+    return directions[ids].movedim(-1, 2) + noise_of * noise(clips, time, dim, 8, 12), ids
+
+
+def test_clusters_of_features_are_the_parts_whose_features_differ_and_keep_their_names_where_they_are_linked():
+    features, ids = moving_features()
+    found = feature_segmentations(features.half(), 3, (8, 12))
+    assert tuple(found) == FEATURE_SEGMENTATIONS
+    single, whole, linked = found.values()
+    for labels in (whole, linked):
+        assert all(same_partition(*clip) for clip in zip(labels, ids, strict=True))
+    assert all(same_partition(*frame) for frame in zip(single.flatten(0, 1), ids.flatten(0, 1), strict=True))
+    assert not same_partition(single[0], ids[0]), "nothing carries a frame's names over to the next one"
+
+
+def test_cells_become_pixels_as_masks_do_and_linked_names_stay_with_their_clusters():
+    features, _ = moving_features(noise_of=0.6)
+    cells, pixels = (feature_segmentations(features, 4, size) for size in ((8, 12), (40, 60)))
+    for name in FEATURE_SEGMENTATIONS[:2]:
+        shares = torch.stack([cells[name] == cluster for cluster in range(4)], 2).float().flatten(0, 1)
+        wanted = F.interpolate(shares, (40, 60), mode="bilinear", align_corners=False).argmax(1)
+        assert torch.equal(pixels[name].flatten(0, 1).long(), wanted)
+    single, linked = pixels["k-means features"], pixels["k-means features, linked"]
+    assert all(same_partition(*frame) for frame in zip(single.flatten(0, 1), linked.flatten(0, 1), strict=True))
+    middle = linked[..., 2::5, 2::5]  # where a pixel is the middle of a cell
+    assert torch.equal(middle, cells["k-means features, linked"])
+
+
+@pytest.mark.parametrize("clusters", [3, 7])
+def test_clusters_of_features_are_nearly_as_tight_as_those_of_scikit_learn(clusters):
+    features, _ = moving_features(1, noise_of=0.6)
+    points = features[0].movedim(1, -1).flatten(0, 2).numpy()
+    found = inertia(points, cluster_features(features, clusters).flatten().numpy())
+    assert found <= 1.05 * KMeans(clusters, n_init=2, random_state=0).fit(points).inertia_
+
+
+def test_clusters_of_features_do_not_depend_on_the_batch_the_random_state_or_the_precision_around():
+    features, _ = moving_features(3, noise_of=0.6)
+    together = feature_segmentations(features, 5, (16, 24))
+    torch.manual_seed(7)
+    with torch.autocast("cpu", torch.bfloat16):
+        alone = [feature_segmentations(clip[None], 5, (16, 24)) for clip in features]
+    assert all(torch.equal(together[name], torch.cat([one[name] for one in alone])) for name in FEATURE_SEGMENTATIONS)
+
+
+def test_features_of_long_clips_are_clustered_by_some_frames_and_labelled_in_all_and_equal_ones_are_one_cluster():
+    features, ids = moving_features(1)
+    long = features.repeat_interleave(30, 1)  # 180 frames
+    assert same_partition(cluster_features(long, 3), ids.repeat_interleave(30, 1))
+    assert len(cluster_features(torch.ones(1, 2, 4, 3, 3), 5).unique()) == 1

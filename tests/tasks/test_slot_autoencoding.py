@@ -11,7 +11,9 @@ from torch.nn import functional as F
 
 from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.interfaces import DataSpec, VideoSpec
+from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.segmentation import FGARI, MatchedIoU
+from slotbench.metrics.segmentation_baselines import FEATURE_SEGMENTATIONS, feature_segmentations
 from slotbench.registry import load
 
 MLPEncoder, MLPPatchDecoder = load("encoders", "MLPEncoder"), load("decoders", "MLPPatchDecoder")
@@ -211,6 +213,26 @@ class TestFeatures:
         wanted = F.interpolate(out.decoded.masks[0], size=(16, 16), mode="bilinear", align_corners=False)
         torch.testing.assert_close(out.masks[0], wanted)
         assert "val/fg_ari/frame/decoder" in validate(task, data)
+
+    def test_k_means_on_the_features_stands_beside_the_scores_and_a_test_follows_objects(self, data):
+        task, batch = make_task(data, features=MeanColours, **FEATURES, baseline_clips=4), batch_of(data)
+        found = validate(task, data)
+        with torch.no_grad():
+            features = task.read(batch).frames
+        expected = DiscoveryScores(200)
+        for name, labels in feature_segmentations(features, 3, (16, 16)).items():
+            expected.update_baseline(name, labels, batch.masks)
+        values = expected.compute()
+        for name in FEATURE_SEGMENTATIONS:
+            for score in ("fg_ari/video", "mbo/frame", "jaccard/video"):
+                reference = f"baseline/{score}/{name}"
+                assert found[f"val/{reference}"] == pytest.approx(values[reference], abs=1e-6)
+        assert {*FEATURE_SEGMENTATIONS, "stripes"} <= set(task.headlines()[0].baselines)
+        trainer = quiet_trainer()
+        trainer.test(task, datamodule=data, verbose=False)
+        followed = ("hota/decoder", "switches_per_100_frames/attention", "jaccard/video/decoder")
+        assert {f"test/{name}" for name in followed} <= set(trainer.callback_metrics)
+        assert not [name for name in validate(make_task(data), data) if "k-means features" in name]
 
     def test_features_that_the_data_brings_need_no_network(self, data):
         spec = VideoSpec(channels=2, height=4, width=4)

@@ -232,7 +232,7 @@ def unit_frames(frames: Tensor) -> Tensor:
         return frames
     if frames.dtype != torch.uint8:
         raise UserError(f"frames are of {frames.dtype}; expected bytes (uint8) in 0..255, or floats in [0, 1]")
-    return frames.float() / 255
+    return frames.float().div_(255)
 
 
 def check_unit_range(frames: Tensor) -> None:

@@ -1,14 +1,13 @@
 """Clips a second that are read from a cache of features: python benchmarks/features.py [--quick].
 
 A made cache, as `slotbench prepare NAME --features WEIGHTS` writes it, and `FeatureFile` over it in training, one clip
-of each video at random, on one core: through a loader as a training has them, and out of the files alone. Videos lie in
-the memory of the system, and processor time is counted; with `--cold` each pass finds them on the disk, and waits.
+of each video at random, on one core: through a loader as a training has them, and out of the files alone. The files lie
+in the memory of the system; processor time is counted, or with `--wall` the time that passes.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import tempfile
 import time
@@ -33,23 +32,14 @@ def videos(count: int, frames: int, side: int, dim: int, grid: int) -> Iterator[
         )
 
 
-def forget(folder: Path) -> None:
-    """Drops the files of a folder from the memory of the system."""
-    for path in folder.rglob("*.npy"):
-        with path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def rates(data: FeatureFile, passes: int, videos_of_pass: int, cold: bool) -> dict[str, list[float]]:
+def rates(data: FeatureFile, passes: int, videos_of_pass: int, wall: bool) -> dict[str, list[float]]:
     """Clips a second of each pass, by what is timed."""
     found: dict[str, list[float]] = {"loader": [], "files": []}
     clips, loader = data.dataset("train"), iter(data.train_dataloader())
-    size, start, clock = data.loader.batch_size, 0, time.perf_counter if cold else time.process_time
+    size, start, clock = data.loader.batch_size, 0, time.perf_counter if wall else time.process_time
     next(loader)
     for _ in range(passes):
         for name in found:
-            if cold:
-                forget(data.path)
             began = clock()
             for _ in range(videos_of_pass // size):
                 if name == "loader":
@@ -65,7 +55,7 @@ def main() -> None:
     """Prints the median and the range of some passes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
-    parser.add_argument("--cold", action="store_true", help="from the disk, not from memory")
+    parser.add_argument("--wall", action="store_true", help="count the time that passes")
     parser.add_argument("--batch", type=int, default=8, help="clips of a batch (default: 8)")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -76,7 +66,7 @@ def main() -> None:
         write_cache(folder / "train", lambda first: videos(count - first, frames, side, dim, grid), {})
         loader = LoaderOptions(batch_size=given.batch, num_workers=0)
         data = FeatureFile(name, num_frames=clip, loader=loader)
-        for what, found in rates(data, passes, count, given.cold).items():
+        for what, found in rates(data, passes, count, given.wall).items():
             low, middle, high = min(found), statistics.median(found), max(found)
             print(f"{what}: {middle:.1f} clips/s of {clip} frames, {dim} x {grid} x {grid} ({low:.1f} to {high:.1f})")
 

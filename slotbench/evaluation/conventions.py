@@ -1,4 +1,4 @@
-"""How published numbers are computed: the rules of seven projects, and what one set of masks scores under each."""
+"""How published numbers are computed: the rules of eight projects, and what one set of masks scores under each."""
 
 from __future__ import annotations
 
@@ -70,6 +70,14 @@ CONVENTIONS = (
         "per whole video; videos without objects are left out",
         "martius-lab/slotcontrast, configs/slotcontrast/ytvis2021.yaml and issue 6",
         {"fit": "crop", "resolution": 518, "eval_frames": None, "first_videos": 210},
+    ),
+    Convention(
+        "DAVIS, unsupervised",
+        {},
+        {"J": "jaccard/video"},
+        "per whole video; mean over the objects of all videos",
+        "davisvideochallenge/davis2017-evaluation, davis2017/evaluation.py",
+        {"void": "background"},
     ),
     Convention(
         "SlotFormer",

@@ -18,7 +18,7 @@ from slotbench.data.real.listed_videos import ListedVideos
 from slotbench.errors import DataFilesError
 from slotbench.io import read_bytes
 
-__all__ = ["YouTubeVIS"]
+__all__ = ["YouTubeVIS", "covered"]
 
 SplitRule = Literal["release", "last_300", "tfds"]
 Overlaps = Literal["smaller", "ignored"]
@@ -209,14 +209,14 @@ class _Tracks:
             )
         with refused_if_damaged(f"{self.path} holds a damaged mask (video {self.tracks[0].video_id}, frame {number})"):
             # pycocotools leaves what no run covers as it was in memory
-            if (covered := _covered(runs.counts)) != size[0] * size[1]:
-                raise ValueError(f"its runs cover {covered} pixels")
+            if (pixels := covered(runs.counts)) != size[0] * size[1]:
+                raise ValueError(f"its runs cover {pixels} pixels")
             given = {"size": list(runs.size), "counts": runs.counts}
             coded = mask.frPyObjects(given, *size) if isinstance(runs.counts, list) else given
             return mask.decode(coded).astype(bool)
 
 
-def _covered(counts: str | list[int]) -> int:
+def covered(counts: str | list[int]) -> int:
     """The pixels that the runs of a mask cover, in numbers or in COCO's text: 6 bits a letter, 5 of them digits."""
     if isinstance(counts, list):
         return sum(counts)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from real_files import SIZE, drawn, write_davis, write_palettes
 
 from slotbench.data.base import LoaderOptions
@@ -53,17 +52,11 @@ def test_what_255_is_depends_on_year_and_void(year: int, void: Any, expected: in
 
 def test_lists_of_2016_name_each_frame_in_their_own_release(tmp_path: Path) -> None:
     write_davis(tmp_path, LENGTHS, year=2016)
-    own = tmp_path / "ImageSets" / "480p"
-    own.mkdir()
-    for name in ("train", "val"):
-        names = (tmp_path / "ImageSets" / "2016" / f"{name}.txt").read_text().split()
-        frame = "/JPEGImages/480p/{0}/{1:05}.jpg /Annotations/480p/{0}/{1:05}.png 1\n"
-        (own / f"{name}.txt").write_text("".join(frame.format(one, i) for one in names for i in range(LENGTHS[one])))
-    expected = davis(tmp_path, year=2016).dataset("val").clips([1])
-    (tmp_path / "ImageSets" / "2016").rename(tmp_path / "elsewhere")
-    found = davis(tmp_path, year=2016).dataset("val")
-    assert [found.source.video_name(i) for i in range(2)] == ["dog", "cat"]
-    assert torch.equal(found.clips([1]).require("masks"), expected.require("masks"))
+    lists = (tmp_path / "ImageSets" / "2016").rename(tmp_path / "ImageSets" / "480p")
+    frame = "/JPEGImages/480p/{0}/0000{1}.jpg /Annotations/480p/{0}/0000{1}.png 1\n"
+    (lists / "val.txt").write_text("".join(frame.format(name, i) for name in ("dog", "cat") for i in range(4)))
+    dataset = davis(tmp_path, year=2016).dataset("val")
+    assert [dataset.clip_name(index) for index in range(len(dataset))] == ["dog_frame00000", "cat_frame00000"]
 
 
 def test_whole_videos_of_any_lengths_come_one_by_one(tmp_path: Path) -> None:
@@ -95,34 +88,31 @@ def test_the_reading_counts_what_is_scored_and_what_is_not(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("gone", "sentence"),
+    ("file", "left", "sentence"),
     [
-        ("ImageSets/2017/val.txt", r"nothing at .*2017/val.txt; expected the official lists .*davischallenge.org"),
         (
-            "Annotations/480p",
-            r"nothing at .*Annotations/480p; expected JPEGImages/480p/NAME/00000.jpg and Annotations/",
+            "ImageSets/2017/val.txt",
+            None,
+            r"nothing at .*2017/val.txt; expected the official lists .*davischallenge.org",
         ),
-        ("JPEGImages/480p/dog", r"nothing at .*JPEGImages/480p/dog; expected .* for every video of its list"),
-        ("Annotations/480p/cat/00003.png", r"cat has masks of 3 frames, and .*cat has 4 frames: expected a map"),
+        ("ImageSets/2017/val.txt", 0, r"val.txt names no video; expected a name in each line"),
+        ("Annotations/480p", None, r"nothing at .*/480p; expected JPEGImages/480p/NAME/00000.jpg and Annotations/"),
+        ("JPEGImages/480p/dog", None, r"nothing at .*480p/dog; expected .* for every video of its list"),
+        ("Annotations/480p/cat/00003.png", None, r"cat has masks of 3 frames, and .*cat has 4 frames: expected a map"),
+        ("Annotations/480p/dog/00002.png", 40, r"dog/00002.png cannot be read as an image"),
+        ("JPEGImages/480p/dog/00001.jpg", 40, r"dog/00001.jpg cannot be read as an image"),
     ],
 )
-def test_what_is_missing_is_named_with_the_layout(gone: str, sentence: str, tmp_path: Path) -> None:
+def test_missing_and_damaged_files_end_in_a_sentence(
+    file: str, left: int | None, sentence: str, tmp_path: Path
+) -> None:
     write_davis(tmp_path, LENGTHS)
-    (tmp_path / gone).rename(tmp_path / "gone")
+    if left is None:
+        (tmp_path / file).rename(tmp_path / "gone")
+    else:
+        (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:left])
     with pytest.raises(DataFilesError, match=sentence):
-        davis(tmp_path).dataset("val")
-
-
-def test_damaged_files_end_in_a_sentence_with_their_path(tmp_path: Path) -> None:
-    write_davis(tmp_path, LENGTHS)
-    for tree, name in (("Annotations", "00002.png"), ("JPEGImages", "00001.jpg")):
-        file = tmp_path / tree / "480p" / "dog" / name
-        file.write_bytes(file.read_bytes()[:40])
-        with pytest.raises(DataFilesError, match=rf"{name} cannot be read as an image"):
-            davis(tmp_path).dataset("val").clips([0])
-    (tmp_path / "ImageSets" / "2017" / "val.txt").write_text("\n")
-    with pytest.raises(DataFilesError, match=r"val.txt names no video; expected a name in each line"):
-        davis(tmp_path).dataset("val")
+        davis(tmp_path).dataset("val").clips([0])
 
 
 @pytest.mark.parametrize("target", [(8, 12), (12, 8), (12, 20), (9, 5), 10])
@@ -150,6 +140,6 @@ def test_frames_and_masks_take_any_proportions(target: Any, fit: Any, tmp_path: 
             assert clip.require("masks")[0, 1, y, x] == (ids[1][at] if inside else 0)
 
 
-def test_a_resolution_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_resolution_without_pixels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"resolution is \(0, 8\); expected pixels per side, or \[height, width\]"):
         VideoFolder(str(tmp_path), resolution=(0, 8))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from real_files import SIZE, runs_of, write_json, write_youtube_vis
 
-from slotbench.data.real.youtube_vis import YouTubeVIS
+from slotbench.data.real.youtube_vis import YouTubeVIS, covered
 from slotbench.errors import DataFilesError
 
 
@@ -92,77 +92,72 @@ def test_the_splits_of_the_field_are_taken_in_the_order_of_the_file(
         assert (names[0], names[-1], len(names)) == (f"v{first}", f"v{last}", last - first + 1)
 
 
-def test_the_first_videos_are_scored_and_counted(tmp_path: Path) -> None:
-    videos = [{"id": i, "file_names": [f"v{i}/0.jpg"] * (1 + i % 2), "height": 4, "width": 6} for i in range(302)]
-    write_json(tmp_path / "train" / "instances.json", videos=videos)
-    (tmp_path / "train" / "JPEGImages").mkdir()
-    data = YouTubeVIS(str(tmp_path), first_videos=210, num_frames=1)
-    assert data.reading(("val",)) == (
-        f"{tmp_path}: val: 210 whole videos, from 210 of 300 videos\n"
-        "left out: val 90 videos after the first 210 (first_videos)"
-    )
-    dataset = data.dataset("val")
-    assert [dataset.clip_name(i) for i in (0, 209)] == ["v2_frame00000", "v211_frame00000"]
-    changed(tmp_path, lambda file: file["videos"].pop(), "train")
-    changed(tmp_path, lambda file: file["videos"].pop(), "train")
-    with pytest.raises(DataFilesError, match=r"lists 300 videos; expected 301 at least.*--data.split_rule release"):
+def test_too_few_videos_for_a_split_and_none_with_masks(tmp_path: Path) -> None:
+    write_youtube_vis(tmp_path, "train", (3,))
+    with pytest.raises(DataFilesError, match=r"lists 1 videos; expected 301 at least.*--data.split_rule release"):
         YouTubeVIS(str(tmp_path)).dataset("val")
-
-
-def test_released_validation_videos_have_no_masks(tmp_path: Path) -> None:
-    write_youtube_vis(tmp_path, "valid", (3,))
-    changed(tmp_path, lambda file: file.update(annotations=None))
-    clip = vis(tmp_path).dataset("val").clips([0])
+    changed(tmp_path, lambda file: file.update(annotations=None), "train")  # as in the released validation set
+    clip = vis(tmp_path).dataset("train").clips([0])
     assert clip.masks is None
     assert "category" not in clip.objects
 
 
-DAMAGE = {
-    "no JSON": (lambda file: file.clear(), r"instances.json is no JSON of YouTube-VIS: .*missing required.*videos"),
-    "counts": (
-        lambda file: file["annotations"][0]["segmentations"][0].update(counts=[3, 4]),
-        r"instances.json holds a damaged mask \(video 1, frame 0\)",
-    ),
-    "text": (
-        lambda file: file["annotations"][3]["segmentations"][0].update(counts="PPPP"),
-        r"instances.json holds a damaged mask \(video 2, frame 0\)",
-    ),
-    "cut": (
-        lambda file: file["annotations"][3]["segmentations"][0].update(
-            counts=file["annotations"][3]["segmentations"][0]["counts"][:-1]
+@pytest.mark.parametrize(
+    ("place", "value", "video", "sentence"),
+    [
+        ("videos", None, 0, r"instances.json is no JSON of YouTube-VIS: Expected `array`, got `null`"),
+        (
+            "annotations/0/segmentations/0/counts",
+            3.5,
+            0,
+            r"is no JSON of .*`\$.annotations\[0\].segmentations\[0\].counts`",
         ),
-        r"instances.json holds a damaged mask \(video 2, frame 0\) \(its runs cover \d+ pixels\)",
-    ),
-    "type": (
-        lambda file: file["annotations"][0]["segmentations"][0].update(counts=3.5),
-        r"no JSON of YouTube-VIS: .*annotations\[0\]\.segmentations\[0\]\.counts",
-    ),
-    "size": (
-        lambda file: file["annotations"][0]["segmentations"][0].update(size=[20, 12]),
-        r"has a mask of 20 x 12 pixels for frames of 12 x 20 \(video 1, frame 0\)",
-    ),
-    "frames": (
-        lambda file: file["annotations"][0]["segmentations"].pop(),
-        r"lists 4 frames of video 1, and other numbers of masks; expected",
-    ),
-    "video": (
-        lambda file: file["annotations"][0].update(video_id=9),
-        r"has masks of a video 9 that it does not list",
-    ),
-    "frame": (
-        lambda file: file["videos"][0]["file_names"].__setitem__(2, "video1/9.jpg"),
-        r"there is no file .*valid/JPEGImages/video1/9.jpg",
-    ),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_ends_in_a_sentence_with_the_path(damage: str, tmp_path: Path) -> None:
+        (
+            "annotations/0/segmentations/0/counts",
+            [3, 4],
+            0,
+            r"instances.json holds a damaged mask \(video 1, frame 0\) .* 7 pixels",
+        ),
+        (
+            "annotations/3/segmentations/0/counts",
+            "PPPP",
+            1,
+            r"instances.json holds a damaged mask \(video 2, frame 0\)",
+        ),
+        (
+            "annotations/0/segmentations/0/size",
+            [20, 12],
+            0,
+            r"mask of 20 x 12 pixels for frames of 12 x 20 \(video 1, frame 0\)",
+        ),
+        ("annotations/0/segmentations", [None], 0, r"lists 4 frames of video 1, and other numbers of masks; expected"),
+        ("annotations/0/video_id", 9, 0, r"instances.json has masks of a video 9 that it does not list"),
+        ("videos/0/file_names/2", "video1/9.jpg", 0, r"there is no file .*valid/JPEGImages/video1/9.jpg"),
+    ],
+)
+def test_damage_ends_in_a_sentence_with_the_path(
+    place: str, value: Any, video: int, sentence: str, tmp_path: Path
+) -> None:
     write_youtube_vis(tmp_path, "valid", (4, 4))
-    change, sentence = DAMAGE[damage]
+
+    def change(file: Any) -> None:
+        *way, last = [int(one) if one.isdigit() else one for one in place.split("/")]
+        for one in way:
+            file = file[one]
+        file[last] = value
+
     changed(tmp_path, change)
     with pytest.raises(ValueError, match=sentence):
-        vis(tmp_path).dataset("val").clips([int(damage in ("text", "cut"))])
+        vis(tmp_path).dataset("val").clips([video])
+
+
+def test_compressed_runs_that_are_cut_off_are_refused() -> None:
+    """pycocotools would give what lies in memory there."""
+    rng = np.random.default_rng(0)
+    for share in (0.01, 0.1, 0.5, 0.99):
+        text = str(runs_of(rng.random((40, 60)) < share, compressed=True)["counts"])
+        assert covered(text) == 2400
+        assert covered(text[:-1]) != 2400 != covered(text + text[-4:])
 
 
 def test_what_is_missing_is_named_with_the_layout(tmp_path: Path) -> None:

@@ -82,7 +82,8 @@ def test_the_reading_counts_what_is_scored_and_what_is_not(tmp_path: Path) -> No
         "left out: train ant (shorter than a clip of 4 frames); val 3 clips (loader.val_size); "
         "val 1 frames at the ends of videos"
     )
-    second = davis(tmp_path, eval_frames=3, first_videos=1).reading(("val",)).splitlines()[1]
+    first, second = davis(tmp_path, eval_frames=3, first_videos=1).reading(("train", "val")).splitlines()
+    assert first.endswith("train: 3 of 3 videos; val: 2 clips of 3 frames, from 1 of 2 videos")
     assert second == "left out: val 1 videos after the first 1 (first_videos); val 1 frames at the ends of videos"
     assert "val cat (shorter than a clip of 5 frames)" in davis(tmp_path, eval_frames=5).reading(("val",))
 

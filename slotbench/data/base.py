@@ -167,8 +167,6 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 1000, "test": 1000}
     """Clips of each split for which the `loader` has no size."""
-    feature_weights: Mapping[str, str] | None = None
-    """Name and hash, "weights" and "weights_sha256", of the network whose features the data brings."""
 
     def __init__(self, loader: LoaderOptions | Mapping[str, Any] = LoaderOptions()) -> None:
         super().__init__()
@@ -181,6 +179,11 @@ class SlotDataModule(lightning.LightningDataModule, ABC):
         self.loader = loader
         given: dict[Split, int | None] = {s: getattr(loader, f"{s}_size") for s in _SPLITS}
         self.sizes = {split: size or self.default_sizes[split] for split, size in given.items()}
+
+    @property
+    def feature_weights(self) -> Mapping[str, str] | None:
+        """Name and hash, "weights" and "weights_sha256", of the network whose features the data brings, if known."""
+        return None
 
     @property
     @abstractmethod

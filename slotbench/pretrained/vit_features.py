@@ -85,7 +85,8 @@ class ViTFeatures(FeatureExtractor):
         _check_multiple(self.resolution, patch)
         self._prefix = 1 + getattr(network.config, "num_register_tokens", 0)
         self._positions = {"interpolate_pos_encoding": True} if kind == "vit" else {}
-        self.spec = VideoSpec(network.config.hidden_size, *(side // patch for side in self.resolution))
+        rows, cols = (side // patch for side in self.resolution)
+        self.spec = VideoSpec(network.config.hidden_size, rows, cols)
         colours = read_json_object(folder / _PREPROCESSOR) if (folder / _PREPROCESSOR).is_file() else {}
         self.keep_normalisation(colours.get("image_mean", IMAGENET_MEAN), colours.get("image_std", IMAGENET_STD))
 

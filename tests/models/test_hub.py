@@ -76,7 +76,7 @@ def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[HfApi]:
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that looks like a model; that it is read, test_exported_models tests."""
     monkeypatch.setattr("slotbench.models.hub.read_model", lambda folder: None)
-    monkeypatch.setattr("slotbench.models.finding.read_model", lambda folder: folder)
+    monkeypatch.setattr("slotbench.models.finding.read_model", lambda folder, features=None: folder)
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"format": "slotbench model"}))

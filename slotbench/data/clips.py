@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from slotbench.data.augmentation import Augmentation
 from slotbench.data.base import (
     ClipDataset,
     LoaderOptions,
@@ -21,7 +22,6 @@ from slotbench.data.base import (
     generator_for,
     join_clips,
 )
-from slotbench.data.crops import cropped, draw_crop
 from slotbench.data.formats.images import sides
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, Piece, VideoBatch, View, WholeVideos
@@ -136,7 +136,7 @@ class CutClips(_OfSource):
             they are read `one_by_one`.
         seed: of orders and cuts.
         chosen: the videos that take part; all if None.
-        crop: the least share of the image that a random crop of a training clip keeps; 1 for whole images.
+        augment: how training clips are changed at random.
         one_by_one: a batch has one clip, so that whole videos may be of any lengths.
 
     Attributes:
@@ -151,11 +151,11 @@ class CutClips(_OfSource):
         num_frames: int | None,
         seed: int = 0,
         chosen: np.ndarray | None = None,
-        crop: float = 1.0,
+        augment: Augmentation = Augmentation(),
         one_by_one: bool = False,
     ) -> None:
         self.source = source
-        self.crop = crop if split == "train" else 1.0
+        self.augment = augment if split == "train" else Augmentation()
         self.frame_stride = source.stride
         self.split = split
         self.seed = seed
@@ -200,13 +200,13 @@ class CutClips(_OfSource):
         videos = [video for video, _ in places]
         frames = self.num_frames or int(self.source.lengths[videos[0]])
         batch = self.source.read(videos, [start for _, start in places], frames)
-        if self.crop == 1:
+        if self.augment == Augmentation():
             return batch
         parts = []
         for number, index in enumerate(indices):
             rng = np.random.default_rng(np.random.SeedSequence([self.seed, _CROP, index]))
             clip = batch.map(lambda values, number=number: values[number : number + 1])  # type: ignore[misc]
-            parts.append(cropped(clip, draw_crop(rng, self.crop, *clip.frames.shape[-2:])))
+            parts.append(self.augment(clip, rng))
         return VideoBatch.join(parts)
 
     def clip_name(self, index: int) -> str | None:
@@ -308,6 +308,7 @@ class StoredVideos(SlotDataModule):
 
     Attributes:
         crop: the least share of the image that a random crop of a training clip keeps; 1 for whole images.
+        augment: how training clips are changed at random, for sets that take it as an argument; else `crop` says it.
     """
 
     default_sizes: ClassVar[Mapping[Split, int]] = {"train": 1_000_000, "val": 100_000, "test": 100_000}
@@ -315,6 +316,7 @@ class StoredVideos(SlotDataModule):
     resolution: Any
     """Pixels per side, or height and width where a data set takes both."""
     crop: float = 1.0
+    augment: Augmentation | None = None
 
     def __init__(
         self,
@@ -349,7 +351,8 @@ class StoredVideos(SlotDataModule):
         source, chosen = self.stored_videos(split)
         num_frames = self.num_frames if split == "train" else self.eval_frames
         seed, alone = self.loader.seed, self.loader.val_batch_size == 1
-        return CutClips(source, split, self.sizes[split], num_frames, seed, chosen, self.crop, alone)
+        augment = self.augment or Augmentation(self.crop)
+        return CutClips(source, split, self.sizes[split], num_frames, seed, chosen, augment, alone)
 
     def video_pieces(self, split: Split, frames: int, rank: int = 0, processes: int = 1) -> VideoPieces:
         """The whole videos of a split, piece by piece."""

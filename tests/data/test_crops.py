@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from slotbench.data.augmentation import Augmentation
 from slotbench.data.clips import ClipSource, CutClips
 from slotbench.data.crops import Crop, cropped, draw_crop
 from slotbench.interfaces import VideoBatch
@@ -66,12 +67,13 @@ def test_masks_depth_and_boxes_stay_with_the_pixels():
 
 
 def test_training_clips_are_cropped_as_their_number_says_and_others_are_not():
-    clips = CutClips(Squares(), "train", 100, 2, seed=3, crop=0.5)
+    clips = CutClips(Squares(), "train", 100, 2, seed=3, augment=Augmentation(crop=0.5))
     together, apart = clips.clips([7, 2, 9]), [clips.clips([number]) for number in (7, 2, 9)]
     assert torch.equal(together.frames, VideoBatch.join(apart).frames)
     assert not torch.equal(apart[0].masks, apart[1].masks)
     assert not torch.equal(
-        clips.clips([7]).masks, CutClips(Squares(), "train", 100, 2, seed=4, crop=0.5).clips([7]).masks
+        clips.clips([7]).masks,
+        CutClips(Squares(), "train", 100, 2, seed=4, augment=Augmentation(crop=0.5)).clips([7]).masks,
     )
-    val = CutClips(Squares(), "val", 100, 2, crop=0.5).clips([0])
+    val = CutClips(Squares(), "val", 100, 2, augment=Augmentation(crop=0.5)).clips([0])
     assert torch.equal(val.masks, Squares().read([0], [0], 2).masks)

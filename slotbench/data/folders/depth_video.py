@@ -49,7 +49,7 @@ class DepthVideo(VideoFolder):
         if not 0 < self.metres < math.inf:
             raise ValueError(f"unit is {unit}; expected how many metres the number 1 stands for, above 0")
         self.invalid = invalid
-        self.crop = check_crop(crop)
+        self.crop, self.augment = check_crop(crop), None
 
     def stored_videos(self, split: Split) -> tuple[FolderClips, None]:
         """The videos of a split with their depth, all of them."""

@@ -9,6 +9,7 @@ from typing import Literal, Protocol, get_args
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_warn
 
+from slotbench.data.augmentation import Augmentation
 from slotbench.data.base import LoaderOptions, Split
 from slotbench.data.clips import ClipReader, StoredVideos
 from slotbench.data.folders.found_videos import FoundVideos, find_videos, has_splits, reading_of
@@ -44,6 +45,7 @@ class VideoFolder(StoredVideos):
             in other proportions, and "letterbox" all of it between black bars, which are background in masks and have
             no depth.
         void: ids in the masks whose pixels count nowhere, such as 255 in sets like DAVIS; they become -1.
+        augment: how training clips are changed at random: `crop`, `flip` and `colour`; by default they are not.
     """
 
     def __init__(
@@ -57,8 +59,10 @@ class VideoFolder(StoredVideos):
         loader: LoaderOptions = LoaderOptions(val_batch_size=4),
         void: Sequence[int] = (),
         fit: Fitting = "crop",
+        augment: Augmentation = Augmentation(),
     ) -> None:
         super().__init__(loader, num_frames, eval_frames, stride)
+        self.augment = augment
         self.path = Path(path).expanduser()
         self.channels = channels
         self.resolution = resolution

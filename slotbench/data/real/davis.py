@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from slotbench.data.augmentation import Augmentation
 from slotbench.data.base import LoaderOptions, Split, check_choices
 from slotbench.data.folders.frame_maps import MASKS, FrameMaps, check_maps
 from slotbench.data.folders.video_files import FrameFolder
@@ -51,6 +52,7 @@ class DAVIS(ListedVideos):
         fit: how frames get these proportions, as in `VideoFolder`.
         stride: reads every `stride`-th frame.
         first_videos: validates and tests on so many videos, the first of the list; null for all.
+        augment: how training clips are changed at random, as in `VideoFolder`.
     """
 
     def __init__(
@@ -67,8 +69,10 @@ class DAVIS(ListedVideos):
         stride: int = 1,
         first_videos: int | None = None,
         loader: LoaderOptions = LoaderOptions(val_batch_size=1),
+        augment: Augmentation = Augmentation(),
     ) -> None:
         super().__init__(path, num_frames, eval_frames, resolution, fit, stride, first_videos, loader)
+        self.augment = augment
         check_choices(annotations=(annotations, Annotated), void=(void, Void))
         self.year, self.files, self.annotations, self.void = year, files, annotations, void
 

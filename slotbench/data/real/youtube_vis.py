@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from slotbench.data.augmentation import Augmentation
 from slotbench.data.base import LoaderOptions, Split, check_choices, padded
 from slotbench.data.folders.video_files import FrameFolder
 from slotbench.data.folders.video_folder import FolderClips
@@ -98,6 +99,7 @@ class YouTubeVIS(ListedVideos):
         fit: how frames get these proportions, as in `VideoFolder`.
         stride: reads every `stride`-th frame.
         first_videos: validates and tests on so many videos, the first of the list; null for all.
+        augment: how training clips are changed at random, as in `VideoFolder`.
     """
 
     def __init__(
@@ -113,8 +115,10 @@ class YouTubeVIS(ListedVideos):
         stride: int = 1,
         first_videos: int | None = None,
         loader: LoaderOptions = LoaderOptions(val_batch_size=1),
+        augment: Augmentation = Augmentation(),
     ) -> None:
         super().__init__(path, num_frames, eval_frames, resolution, fit, stride, first_videos, loader)
+        self.augment = augment
         self.split_rule: SplitRule = split_rule or ("last_300" if year == 2021 else "tfds")
         check_choices(split_rule=(self.split_rule, SplitRule), overlaps=(overlaps, Overlaps))
         self.year, self.overlaps = year, overlaps

@@ -66,7 +66,11 @@ def write_model(
     from safetensors.torch import save
 
     known = {name: arguments[name] for name in arguments if name[0] != "_" and name not in _ONLY_IN_TRAINING}
-    config: dict[str, Any] = {"format": "slotbench model", "version": 1, "slotbench": importlib.metadata.version("slotbench")}
+    config: dict[str, Any] = {
+        "format": "slotbench model",
+        "version": 1,
+        "slotbench": importlib.metadata.version("slotbench"),
+    }
     features = known.pop("features", None)
     config["task"] = _translated({"class_path": task, "init_args": known}, "the task", _registered_name)
     if features is not None:

@@ -60,3 +60,11 @@ def test_arguments_that_are_absent_or_empty_are_the_same() -> None:
     before["data"] = {"class_path": "Plain"}
     now["data"] = {"class_path": "Plain", "init_args": {}}
     assert said(before, now) == []
+
+
+def test_an_argument_that_is_new_and_null_is_no_difference() -> None:
+    before, now = configuration(), configuration()
+    now["model"]["init_args"]["objectives"] = None
+    assert said(before, now) == []
+    now["model"]["init_args"]["objectives"] = []
+    assert said(before, now) == ["model.objectives: absent in the run, [] now"]

@@ -138,7 +138,7 @@ def iou(one, other):
 def test_conventions_keep_what_the_data_decide_and_set_the_rest():
     given = Rules(first=6, void=(9,), background=2, window=3, empty="skip", resolution="masks")
     found = {one.name: under(given, one) for one in CONVENTIONS}
-    assert len(found) == 8
+    assert len(found) == len(CONVENTIONS)
     assert all((one.first, one.void, one.background, one.resolution) == (6, (9,), 2, "masks") for one in found.values())
     assert found["SAVi, paper"].skip == 1
     assert (found["STEVE, PSB"].window, found["STEVE, PSB"].resize) == (6, "nearest")

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotbench.figures.painting import SLOT_COLOURS, match_slots, paint_objects, paint_slots_over
+from slotbench.figures.painting import SLOT_COLOURS, match_slots, paint_objects, paint_slots_over, slots_of_clusters
 from slotbench.figures.slot_panels import slot_panel, slot_video
 from slotbench.metrics.contingency import contingency
 from slotbench.metrics.segmentation import matched_iou, pairwise_iou
@@ -73,6 +73,22 @@ def test_a_panel_has_the_rows_that_it_says():
     bars = bar_colours(sheet, 9, 3, (96, 96))
     assert bars[:5] == [[GROUND] * 3] * 5
     assert bars[5:] == SLOT_COLOURS[:4].tolist()
+
+
+def test_clusters_of_features_stand_behind_the_slots_in_the_colours_of_those_that_they_are_like():
+    frames, masks = torch.full((3, 3, 32, 32), 0.5), quadrants()
+    labels = masks.argmax(1)
+    clusters = (labels + 1) % 4
+    clusters[:, :2] = 0
+    assert slots_of_clusters(clusters, labels, 4).tolist() == [3, 0, 1, 2]
+    shown = slots_of_clusters(clusters, labels, 4)[clusters]
+    rows = cells(slot_panel(frames, None, masks, clusters=shown, true_masks=labels), 4, 3, (96, 96))
+    video = slot_video(frames, None, masks, labels, clusters=shown)
+    assert video.shape[2] == 4 * 129 + 1
+    for image, scale in ((rows[2][0], 1), (video[0, 15:143, 259:387], 128 / 96)):
+        y, x = (int(scale * place) for place in (20, 70))
+        np.testing.assert_allclose(image[y, x], tinted(1, 128), **CLOSE)
+        np.testing.assert_allclose(image[2, x], tinted(3, 128), **CLOSE)
 
 
 def test_soft_masks_fade_a_slots_picture_into_the_ground():

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from autoencoding_tasks import MeanColours, ball_clips, make_task
@@ -10,6 +11,8 @@ from prediction_tasks import batch_of, quiet_trainer
 from torch.nn import functional as F
 
 from slotbench.data.balls.blinking_balls import BlinkingBalls
+from slotbench.figures.painting import slots_of_clusters
+from slotbench.figures.slot_panels import slot_video
 from slotbench.interfaces import DataSpec, VideoSpec
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.segmentation import FGARI, MatchedIoU
@@ -255,6 +258,21 @@ class TestFeatures:
             assert len(task.pictures(batch_of(data))) == 4
         with pytest.raises(ValueError, match="features, which are no frames"):
             task.frames(task(batch_of(data)).decoded)
+
+    def test_k_means_stands_beside_the_slots_in_pictures_and_of_a_video_read_in_pieces_too(self, data, tmp_path):
+        task, batch = make_task(data, features=MeanColours, **FEATURES), batch_of(data)
+        one = batch.map(lambda values: values[:1])
+        with torch.no_grad():
+            out, recording = task.evaluate(one), task.recording(tmp_path / "kept", 5)
+            for start, stop in ((0, 2), (2, 5)):
+                piece = one.slice_time(start, stop)
+                recording.add(piece, task.predict(piece))
+            panel, video = task.pictures(one)["clip_0"], task.videos(one)["clip_0"]
+        assert np.array_equal(recording.pictures()["panel"], panel)
+        assert np.array_equal(np.stack(list(recording.videos()["video"])), video)
+        clusters = feature_segmentations(task.read(one).frames, 3, (16, 16))["k-means features, clip"][0].long()
+        shown = slots_of_clusters(clusters, out.masks[0].argmax(1), 3)[clusters]
+        assert np.array_equal(slot_video(one.pixels[0], None, out.masks[0], one.masks[0], clusters=shown), video)
 
 
 def test_a_target_that_is_no_frame_is_refused():

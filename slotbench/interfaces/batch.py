@@ -214,7 +214,12 @@ def _frames_alone(frames: Any) -> Tensor:
 
 
 def to_unit_range(batch: VideoBatch) -> VideoBatch:
-    """The batch with `pixels` for its frames, held-out views too, so that later steps need not convert them again."""
+    """The batch with `pixels` for its frames, held-out views too, so that later steps need not convert them again.
+
+    Frames that come with features stay as they are.
+    """
+    if batch.features is not None:  # frames are for pictures: converting them takes longer than reading the clip
+        return batch
     frames, held_out = unit_frames(batch.frames), batch.held_out and to_unit_range(batch.held_out)
     if frames is batch.frames and held_out is batch.held_out:
         return batch

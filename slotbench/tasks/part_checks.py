@@ -50,7 +50,7 @@ def check_batch(batch: VideoBatch, frame: VideoSpec) -> None:
             f"the batch has frames of shape {list(batch.frames.shape)}; expected {list(sizes)}, channels, height and "
             "width of the data that the task was built for, at their end: resize them, or give the task their data_spec"
         )
-    check_unit_range(batch.frames)
+    check_unit_range(batch.pixels)
     for name in ("masks", "target_masks"):
         ids = getattr(batch, name)
         if ids is not None and ids.is_floating_point():

@@ -78,7 +78,9 @@ def initialise_slot_attention(
             nn.init.xavier_uniform_(_weight(layer), gain=2**-0.5)
 
 
-def _as_in_videosaur(slots: nn.Module, corrector: SlotCorrector, predictor: nn.Module | None) -> None:
+def _as_in_videosaur(
+    slots: nn.Module, corrector: SlotCorrector, predictor: SlotPredictor | PreNormBlock | None
+) -> None:
     for layer in corrector.modules():
         if isinstance(layer, nn.Linear):
             layer.reset_parameters()
@@ -91,7 +93,7 @@ def _as_in_videosaur(slots: nn.Module, corrector: SlotCorrector, predictor: nn.M
         nn.init.constant_(slots.log_deviation, -0.5 * math.log(len(slots.mean)))
     elif isinstance(slots, LearnedSlots):
         nn.init.normal_(slots.slots, std=slots.slots.shape[1] ** -0.5)
-    for layer in () if predictor is None else predictor.mlp:
+    for layer in () if predictor is None else predictor.mlp.modules():
         if isinstance(layer, nn.Linear):
             layer.reset_parameters()
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.optim import AdamW
 
 from slotbench.data.base import check_choices
-from slotbench.interfaces import DataSpec, Scene, VideoBatch, VideoSpec
+from slotbench.interfaces import DataSpec, Objective, Scene, VideoBatch, VideoSpec
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
@@ -146,16 +146,18 @@ class SlotAutoencoding(AutoencodingTask):
         target, painted = at_least_float32(self._target(output.read)), at_least_float32(output.decoded.reconstruction)
         if not self.objectives:
             return output.decoded.add_losses(F.mse_loss(painted, target))
-        slots, attention, masks = (
+        slots = at_least_float32(output.slots)
+        attention, masks = (
             value if value is None else at_least_float32(value)
-            for value in (output.slots, output.core.attention, output.decoded.masks)
+            for value in (output.core.attention, output.decoded.masks)
         )
         self._terms = {}
         with torch.autocast(slots.device.type, enabled=False):
             for name, own in self._channels().items():
                 scene = Scene(slots, attention, masks, target, None if own is None else painted[:, :, own])
-                self._terms[name] = self.objectives[name](scene)
-        return output.decoded.add_losses(sum(term * self.objectives[name].weight for name, term in self._terms.items()))
+                self._terms[name] = self._objectives[name](scene)
+        weighted = [term * self._objectives[name].weight for name, term in self._terms.items()]
+        return output.decoded.add_losses(torch.stack(weighted).sum())
 
     def training_step(self, batch: VideoBatch, batch_idx: int) -> Tensor:
         """The loss of a batch; its objectives are logged too."""
@@ -183,18 +185,22 @@ class SlotAutoencoding(AutoencodingTask):
         scores.update_terms(self._terms, len(batch))
         return loss
 
+    @property
+    def _objectives(self) -> dict[str, Objective]:
+        return dict(self.objectives.items())  # type: ignore[arg-type]
+
     def _channels(self) -> dict[str, slice | None]:
         """The channels of the decoder's output that are each objective's own."""
         found: dict[str, slice | None] = {}
         start = 0
-        for name, term in self.objectives.items():
+        for name, term in self._objectives.items():
             found[name] = slice(start, start + term.paints) if term.paints else None
             start += term.paints
         return found
 
     @property
     def _image_channels(self) -> slice | None:
-        shown = [name for name, term in self.objectives.items() if term.reconstructs]
+        shown = [name for name, term in self._objectives.items() if term.reconstructs]
         return self._channels()[shown[0]] if shown else None
 
     def _target(self, read: VideoBatch) -> Tensor:

@@ -106,7 +106,7 @@ def _prepare_features(name: str, arguments: list[str]) -> int:
     from slotbench.data.features import write_features
     from slotbench.data.preparing import Preparable
     from slotbench.interfaces import VideoSpec
-    from slotbench.pretrained import onnx_features, vit_features  # noqa: F401  (named as --features)
+    from slotbench.pretrained import onnx_features, random_vit, vit_features  # noqa: F401  (named as --features)
     from slotbench.pretrained.feature_extractor import FeatureExtractor
 
     apply_policy()

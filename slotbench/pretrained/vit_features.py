@@ -16,7 +16,7 @@ from slotbench.io import read_json_object
 from slotbench.pretrained.feature_extractor import IMAGENET_MEAN, IMAGENET_STD, FeatureExtractor, check_coloured
 from slotbench.pretrained.weights import WeightError
 
-__all__ = ["ViTFeatures"]
+__all__ = ["ViTFeatures", "check_multiple", "library"]
 
 _CONFIG, _PREPROCESSOR = "config.json", "preprocessor_config.json"
 _FAMILIES = {
@@ -82,7 +82,7 @@ class ViTFeatures(FeatureExtractor):
         given = (video_spec.height, video_spec.width) if resolution is None else resolution
         self.resolution = (given, given) if isinstance(given, int) else (given[0], given[1])
         patch = int(network.config.patch_size)
-        _check_multiple(self.resolution, patch)
+        check_multiple(self.resolution, patch)
         self._prefix = 1 + getattr(network.config, "num_register_tokens", 0)
         self._positions = {"interpolate_pos_encoding": True} if kind == "vit" else {}
         rows, cols = (side // patch for side in self.resolution)
@@ -111,7 +111,7 @@ def _folder(weights: str) -> tuple[Path, str]:
     expected = f"expected a folder with {_CONFIG} and model.safetensors, or a name on the Hub such as USER/MODEL"
     if here.exists() or weights.count("/") != 1 or weights[0] in "./~":
         raise WeightError(f"no vision transformer at {weights}: {expected}")
-    download = _library("huggingface_hub").snapshot_download
+    download = library("huggingface_hub").snapshot_download
     try:
         return Path(download(weights, allow_patterns=[_CONFIG, _PREPROCESSOR, "model*.safetensors*"])), weights
     except Exception as error:  # of the network, or of an address that is none
@@ -120,7 +120,8 @@ def _folder(weights: str) -> tuple[Path, str]:
         ) from error
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
+    """A package of the extra `features`; a `UserError` where it is not installed."""
     try:
         return __import__(name)
     except ImportError as error:
@@ -141,12 +142,12 @@ def _network(folder: Path, weights: str, kind: str) -> Any:
         raise WeightError(f"{weights} has no model.safetensors: the weights are read in that form alone")
     options: dict[str, Any] = {"dtype": torch.float32, "use_safetensors": True, "trust_remote_code": False}
     options |= {"add_pooling_layer": False} if kind == "vit" else {}
-    library = _library("transformers")
+    transformers = library("transformers")
     # its report names heads that are left out, which nobody asked for
-    library.logging.set_verbosity_error()
-    library.logging.disable_progress_bar()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     try:
-        network, told = library.AutoModel.from_pretrained(
+        network, told = transformers.AutoModel.from_pretrained(
             folder, local_files_only=True, output_loading_info=True, **options
         )
     except Exception as error:  # whatever torch, safetensors and the library raise for a file that is damaged
@@ -172,7 +173,8 @@ def _chosen(network: Any, kind: str, layer: int, reads: Reads) -> str:
     return norm if index == count - 1 else f"{blocks_name}.{index}"
 
 
-def _check_multiple(size: tuple[int, int], patch: int) -> None:
+def check_multiple(size: tuple[int, int], patch: int) -> None:
+    """A `ValueError` unless both sides of the frames are multiples of that of a patch."""
     if any(side < patch or side % patch for side in size):
         near = sorted({(f(size[0] / patch), f(size[1] / patch)) for f in (_up, _down)})
         sizes = " or ".join(str([rows * patch, cols * patch]) for rows, cols in near)

@@ -18,7 +18,7 @@ from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.mask_metrics import mask_headlines
 from slotbench.metrics.scores import Score
 from slotbench.nn.slot_merging import merge_shares, merged_slots
-from slotbench.pretrained import onnx_features, vit_features  # noqa: F401  (named in configurations)
+from slotbench.pretrained import onnx_features, random_vit, vit_features  # noqa: F401  (named in configurations)
 from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, features_as_frames
 from slotbench.tasks.factories import (

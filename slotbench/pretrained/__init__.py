@@ -6,6 +6,7 @@ from pathlib import Path
 EXTRACTORS = {
     "slotbench.pretrained.vit_features": "ViTFeatures",
     "slotbench.pretrained.onnx_features": "ONNXFeatures",
+    "slotbench.pretrained.random_vit": "RandomViT",
 }
 """The feature extractors that a configuration may name, by the module of each."""
 

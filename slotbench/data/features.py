@@ -174,6 +174,8 @@ def write_features(
 ) -> None:
     """Writes a cache of features for each split, or resumes where an earlier call was interrupted.
 
+    A split that has the videos of an earlier one, as where a folder has no splits, becomes a link to its cache.
+
     Args:
         data: where the videos are from: a data set that cuts clips out of stored videos.
         extract: makes the features "time channels rows cols" of frames "time channels height width" in [0, 1].
@@ -198,8 +200,14 @@ def write_features(
             refusal = error
     if not found:
         raise refusal or DataFilesError("no split is named; expected some of train, val and test")
+    written: dict[tuple[str, ...], Split] = {}
     for split, (source, chosen) in found.items():
         videos = np.arange(len(source.lengths)) if chosen is None else chosen
+        same = written.setdefault(tuple(source.origin(video) for video in videos.tolist()), split)
+        if same != split:
+            if not (out / split).exists():
+                (out / split).symlink_to(same, target_is_directory=True)
+            continue
         lengths = source.lengths[videos]
         total = len(videos)
         about = description | {"split": split, "videos": total}

@@ -53,6 +53,7 @@ def test_the_features_of_every_frame_are_written(arguments, tmp_path, capsys):
     arguments[-1] = shutil.move(tmp_path / "small", tmp_path / "there" / "small")
     assert run(["prepare", *map(str, arguments), "--features.resolution=12"]) == 0
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["test", "train", "val"]
+    assert (tmp_path / "out" / "test").readlink() == Path("val")
 
 
 def test_clips_that_are_made_as_they_are_asked_for_have_no_features_to_keep(arguments, tmp_path, capsys):

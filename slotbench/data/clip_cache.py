@@ -189,6 +189,11 @@ class ClipCache(ClipSource):
         _, rows, cols = self.fields["codes"]
         return VideoSpec(self.description["codes"]["num_codes"], rows, cols)
 
+    def video_name(self, video: int) -> str | None:
+        """The name that the video had where it was read, if the description has it."""
+        names: list[str | None] = self.description.get("names", [])
+        return names[video] if video < len(names) else None
+
     def field(self, name: str) -> np.ndarray:
         """A whole field "videos ...", mapped: "frames", "masks", or "objects.NAME"; "frames ..." of unequal videos."""
         if name not in self._maps:

@@ -211,6 +211,8 @@ def write_features(
         lengths = source.lengths[videos]
         total = len(videos)
         about = description | {"split": split, "videos": total}
+        if any(names := [source.video_name(video) for video in videos.tolist()]):
+            about["names"] = names
 
         def told(done: int, split: str = split, total: int = total) -> None:
             if report is not None:

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,9 @@ from real_files import write_davis
 
 from slotbench import registry
 from slotbench.cli import run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "pretrained"))
+from vit_folders import vit_folder
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "your_own_videos.md").read_text(encoding="utf-8")
@@ -113,6 +117,28 @@ def test_a_tree_of_youtube_vos_is_trained_on_as_the_page_says(here: Path) -> Non
         assert run([*fit, *QUICK, *SMALL, "--name", "vos"]) == 0
     (found,) = (here / "runs" / "vos").iterdir()
     assert "val/fg_ari/video/decoder" in json.loads((found / "result.json").read_text())["metrics"]
+
+
+def test_films_of_three_proportions_go_through_features_to_masks(here: Path) -> None:
+    (here / "films").mkdir()
+    for name, (rows, columns) in {"wide": (32, 48), "tall": (40, 24), "square": (32, 32)}.items():
+        film = np.zeros((26, rows, columns, 3), np.uint8)
+        film[:, 4:12, 4:12] = 220
+        np.save(here / "films" / f"{name}.npy", film)
+    weights = vit_folder(here / "tiny_vit")
+    prepare, fit = (
+        next(command for command in commands() if command[0] == kind and "features/films" in command)
+        for kind in ("prepare", "fit")
+    )
+    assert run([weights if word == "WEIGHTS" else word for word in prepare] + ["--resolution", "16"]) == 0
+    assert (here / "features" / "films" / "val").is_symlink()
+    assert run([*fit, *QUICK, "--model.decoder.hidden_dim", "8", "--data.loader.val_size", "2"]) == 0
+    (found,) = (here / "runs" / "own_video").iterdir()
+    predict = next(command for command in commands() if "runs/own_video/ID" in command)
+    assert run([str(found) if word == "runs/own_video/ID" else word for word in predict]) == 0
+    saved = {file.stem: np.load(file)["masks"].shape for file in (found / "media").glob("predict-*/*.npz")}
+    assert sorted(saved) == ["video0000_square", "video0001_tall", "video0002_wide"]
+    assert set(saved.values()) == {(26, 16, 16)}
 
 
 def test_the_data_set_of_the_page_is_found_and_trained_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,7 +156,9 @@ class DiscoveryScores(Scores):
             # cameras are steps to them: rectangles are the same in each, and clusters are of all pixels of a clip
             found = simple_segmentations(frames.flatten(1, -4), num_slots)
             if features is not None:
-                found |= feature_segmentations(features[among].flatten(1, -4), num_slots, frames.shape[-2:])
+                found |= feature_segmentations(
+                    features[among].flatten(1, -4), num_slots, (frames.shape[-2], frames.shape[-1])
+                )
             for name, labels in found.items():
                 self.update_baseline(name, labels.reshape(true.shape), true)
 

@@ -88,7 +88,7 @@ class SlotTask(Task, ABC):
         made = [part_of(term, "objective", slots, sizes.target) for term in terms or ()]
         self.objectives = nn.ModuleDict(_by_name(made))
         if self.objectives:
-            channels = sum(term.paints for term in self.objectives.values())
+            channels = sum(term.paints for term in made)
             sizes = replace(sizes, target=replace(sizes.target, channels=channels))
         self.decoder = part_of(decoder, "decoder", slots, sizes.target)
         check_views(self.encoder, sizes.input, self.decoder, sizes.target)

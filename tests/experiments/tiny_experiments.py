@@ -48,6 +48,7 @@ TINY_CLIPS = {"data": {"num_frames": 4, "eval_frames": 6}, "model": {"rollout.co
 SIDE = 16
 TINY_DATA = {
     "DepthVideo": {"num_frames": 3, "eval_frames": 4},
+    "VideoFolder": {"num_frames": 3, "eval_frames": 4},
     "CATER": {"num_frames": 4},
     "FeatureFile": {"num_frames": 2, "eval_frames": 3},
     "CLEVRER": {"num_frames": 4, "eval_frames": 4},
@@ -97,6 +98,16 @@ def depth_videos(folder: Path) -> Path:
     return folder
 
 
+def films(folder: Path) -> Path:
+    """What `VideoFolder` reads, in small, with masks."""
+    rng = np.random.default_rng(0)
+    for split in ("train", "val"):
+        (folder / split / "masks").mkdir(parents=True)
+        np.save(folder / split / "a.npy", rng.integers(0, 256, (6, SIDE, SIDE, 3), np.uint8))
+        np.save(folder / split / "masks" / "a.npy", rng.integers(0, 3, (6, SIDE, SIDE), np.uint8))
+    return folder
+
+
 FILES = {
     "FeatureFile": feature_files,
     "MOVi": movi_files,
@@ -104,6 +115,7 @@ FILES = {
     "CATER": write_cater,
     "CLEVRER": clevrer_files,
     "DepthVideo": depth_videos,
+    "VideoFolder": films,
     "ActionVideos": write_npz,
 }
 """Data sets that read files, and what writes some to a folder, of `SIDE` pixels, and returns their `path`."""

@@ -59,7 +59,7 @@ class RandomViT(FeatureExtractor):
         with torch.random.fork_rng(devices=()), torch.no_grad():
             torch.manual_seed(seed)
             network = transformers.Dinov2Model(config)
-            # the library's start, of deviation 0.02, would leave patches to their positions
+            # the library's start, of deviation 0.02, would tell neither patches nor places apart
             nn.init.normal_(network.embeddings.patch_embeddings.projection.weight, std=(3 * patch_size**2) ** -0.5)
             network.embeddings.position_embeddings[:, 1:] = position_std * _smooth_noise(max(size) // patch_size, dim)
         super().__init__(network, frames_at_once)

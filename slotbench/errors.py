@@ -7,8 +7,8 @@ import shutil
 import sys
 from collections.abc import Iterable
 
-__all__ = ["DataFilesError", "FileError", "UserError", "did_you_mean", "first_line", "lines", "listing", "one_line"]
-__all__ += ["wrapped"]
+__all__ = ["DataFilesError", "FileError", "MissingSplitError", "UserError", "did_you_mean", "first_line", "lines"]
+__all__ += ["listing", "one_line", "wrapped"]
 
 _MOST_COLUMNS = 98
 
@@ -30,6 +30,10 @@ class FileError(ValueError):
 
 class DataFilesError(FileError):
     """The files of a data set are missing, incomplete, or not in the form that was expected."""
+
+
+class MissingSplitError(DataFilesError):
+    """A data set has no files of a split, and may have others."""
 
 
 def did_you_mean(given: str, known: Iterable[str], cutoff: float = 0.6) -> str:

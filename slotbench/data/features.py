@@ -19,15 +19,16 @@ from slotbench.data.clip_cache import ClipCache, is_cache, write_cache
 from slotbench.data.clips import ClipReader, ClipSource, StoredVideos
 from slotbench.data.formats.images import refused_if_damaged, resize_nearest
 from slotbench.data.preparing import Report, in_order, processes_for, whole
-from slotbench.errors import DataFilesError
+from slotbench.errors import DataFilesError, MissingSplitError
 from slotbench.interfaces import DataSpec, VideoBatch, VideoSpec
 
 __all__ = ["FeatureFile", "StoredFeatures", "write_features"]
 
 _LAYOUT = (
-    "expected what `slotbench prepare NAME --features WEIGHTS` writes, or HDF5 files with `features` (videos, "
-    "frames, tokens, width) in float16, `frames` (videos, frames, 3, height, width) in bytes, perhaps `masks` (videos, "
-    "frames, height, width) and `num_objects` (videos), and the attributes grid (rows, columns) and has_class_token"
+    "expected what `slotbench prepare NAME --features WEIGHTS` writes of a data set, which says where it is had (an "
+    "experiment's first lines have the command), or HDF5 files with `features` (videos, frames, tokens, width) in "
+    "float16, `frames` (videos, frames, 3, height, width) in bytes, perhaps `masks` (videos, frames, height, width) "
+    "and `num_objects` (videos), and the attributes grid (rows, columns) and has_class_token"
 )
 _WORTH_READING_ELSEWHERE = 16  # videos; most of the time is the network's
 
@@ -196,7 +197,7 @@ def write_features(
     for split in splits:
         try:
             found[split] = data.stored_videos(split)
-        except DataFilesError as error:
+        except MissingSplitError as error:
             refusal = error
     if not found:
         raise refusal or DataFilesError("no split is named; expected some of train, val and test")

@@ -63,8 +63,14 @@ class SlotMixerPatchDecoder(Decoder):
         self.key = nn.Sequential(nn.LayerNorm(dim), xavier_linear(dim, dim, bias=False))
         widths = [dim, *[hidden_dim] * num_hidden]
         hidden = [nn.Linear(*pair) for pair in pairwise(widths)]
+        for linear in hidden:
+            nn.init.zeros_(linear.bias)
         self.mlp = nn.Sequential(*(layer for linear in hidden for layer in (linear, nn.ReLU())))
         self.head = xavier_linear(widths[-1], video_spec.channels)
+        for part in self.layers.modules():
+            if isinstance(part, nn.Sequential):  # an MLP, which PyTorch's layer leaves as it makes it
+                part[1].reset_parameters()
+                part[3].reset_parameters()
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
         """The cells of every step; `batch` is not read."""

@@ -13,7 +13,7 @@ from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.clip_cache import ClipCache, is_cache
 from slotbench.data.clips import ClipSource
 from slotbench.data.preparing import PreparableVideos
-from slotbench.errors import DataFilesError
+from slotbench.errors import DataFilesError, MissingSplitError
 from slotbench.interfaces import DataSpec, VideoSpec
 
 __all__ = ["ActionVideos", "MemoryMaze"]
@@ -107,7 +107,7 @@ class ActionVideos(PreparableVideos):
         folder = self._folder(stored)
         if folder is None:
             what = f"has no folder {stored}" if self.path.is_dir() else "does not exist"
-            raise DataFilesError(
+            raise MissingSplitError(
                 f"no {stored} split: the folder {self.path} {what}; expected {{train,test}}/*/NAME.npz with "
                 f"`{self.frames_name}` and `{self.actions_name}`, or NAME.mp4 with NAME.npz beside it"
             )

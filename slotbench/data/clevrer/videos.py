@@ -17,7 +17,7 @@ from slotbench.data.clips import ClipReader
 from slotbench.data.formats.annotations import read_annotations
 from slotbench.data.formats.images import Fit
 from slotbench.data.formats.movies import MovieFile, keep_movies
-from slotbench.errors import DataFilesError
+from slotbench.errors import DataFilesError, MissingSplitError
 from slotbench.interfaces import View
 
 __all__ = ["LAYOUT", "TIMED", "ClevrerVideos", "decode_coco_runs", "folder_of", "pseudo_masks", "read_annotation"]
@@ -67,7 +67,7 @@ class ClevrerVideos(ClipReader):
         videos, self.annotations = folder_of(path, "video", stored), folder_of(path, "annotation", stored)
         if videos is None:
             what = "has no such videos" if path.is_dir() else "does not exist"
-            raise DataFilesError(f"no {stored} split of CLEVRER: the folder {path} {what}; {LAYOUT}")
+            raise MissingSplitError(f"no {stored} split of CLEVRER: the folder {path} {what}; {LAYOUT}")
         if annotations and self.annotations is None and stored != "test":
             raise DataFilesError(
                 f"{path} has no annotations of the {stored} split; give annotations: false to do without; {LAYOUT}"

@@ -13,7 +13,7 @@ from slotbench.data.folders.names import ARRAYS, IMAGES, MOVIES, folder_named, v
 from slotbench.data.folders.video_files import FrameFolder, VideoFile, is_one_frame, open_video
 from slotbench.data.formats.images import Fit
 from slotbench.data.formats.movies import keep_movies
-from slotbench.errors import DataFilesError, listing
+from slotbench.errors import DataFilesError, MissingSplitError, listing
 
 __all__ = ["FoundVideos", "find_videos", "has_splits", "reading_of"]
 
@@ -55,7 +55,7 @@ def find_videos(path: Path, split: Split, fit: Fit | None = None) -> FoundVideos
         folder = folder_named(path, split) if has_splits(path) else path
         _check_no_davis(folder)
         if not folder.is_dir():
-            raise DataFilesError(f"there is no video in {folder}; {_EXPECTED}")
+            raise MissingSplitError(f"there is no video in {folder}; {_EXPECTED}")
         found = _in_folder(folder, fit)
     else:
         alone = open_video(path, fit)

@@ -105,7 +105,7 @@ def refused_if_damaged(trouble: str, *also: type[Exception]) -> Iterator[None]:
             raise
         except _DAMAGED + also as error:
             reason = (" ".join(str(error).split()) or type(error).__name__)[:160]
-            raise DataFilesError(f"{trouble} ({reason})") from error
+            raise DataFilesError(f"{trouble} ({reason}): copy or make it anew") from error
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from slotbench.data.clips import ClipSource
 from slotbench.data.crops import check_crop
 from slotbench.data.movi.record import TIMED, MOViRecords, find_shards
 from slotbench.data.preparing import PreparableVideos
-from slotbench.errors import DataFilesError
+from slotbench.errors import MissingSplitError
 
 __all__ = ["MOVi"]
 
@@ -114,7 +114,7 @@ class MOVi(PreparableVideos):
             return MOViRecords(shards, self.resolution, self.num_objects, self.depth)
         what = "has no such files" if self.path.is_dir() else "does not exist"
         hint = "; test_split=validation tests on what it has" if stored == "test" and self.path.is_dir() else ""
-        raise DataFilesError(
+        raise MissingSplitError(
             f"no {stored} split of MOVi: the folder {self.path} {what}; {_GET.format(split=stored)}{hint}"
         )
 

@@ -96,7 +96,8 @@ class DAVIS(ListedVideos):
             lists.append(self.path / "ImageSets" / "480p" / f"{stored}.txt")
         found = next((file for file in lists if file.is_file()), None)
         if found is None:
-            raise self.missing(lists[0], f"the official lists ImageSets/{self.year}/train.txt and val.txt", _RELEASE)
+            expected = f"the official lists ImageSets/{self.year}/train.txt and val.txt"
+            raise self.missing(lists[0], expected, _RELEASE, lists=True)
         lines = [line.split()[0] for line in read_text(found).splitlines() if line.strip()]
         if not lines:
             raise DataFilesError(f"{found} names no video; expected a name in each line")

@@ -13,7 +13,7 @@ from slotbench.data.base import LoaderOptions, Split, check_counts
 from slotbench.data.clips import StoredVideos
 from slotbench.data.folders.video_folder import FolderClips
 from slotbench.data.formats.images import Fit, Fitting, Resolution, sides
-from slotbench.errors import DataFilesError, listing
+from slotbench.errors import DataFilesError, MissingSplitError, listing
 
 __all__ = ["ListedVideos"]
 
@@ -85,6 +85,10 @@ class ListedVideos(StoredVideos):
                 left_out.append(f"{split} {ends:,} frames at the ends of videos")
         return f"{self.path}: {'; '.join(read)}\nleft out: {'; '.join(left_out) or 'nothing'}"
 
-    def missing(self, place: Path, expected: str, release: str) -> DataFilesError:
-        """That something is not there, the layout that was expected, and where the release is had."""
-        return DataFilesError(f"there is nothing at {place}; expected {expected}. {release}; nothing is downloaded")
+    def missing(self, place: Path, expected: str, release: str, lists: bool = False) -> DataFilesError:
+        """That something is not there, the layout that was expected, and where the release is had.
+
+        A split whose list is missing is left out where all splits are prepared; one that lacks anything else is not.
+        """
+        told = f"there is nothing at {place}; expected {expected}. {release}; nothing is downloaded"
+        return MissingSplitError(told) if lists else DataFilesError(told)

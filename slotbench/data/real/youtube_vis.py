@@ -164,11 +164,12 @@ class YouTubeVIS(ListedVideos):
             places = (f"{stored}/instances.json", f"{stored}.json", f"annotations/{stored}.json")
             path = next((file for place in places if (file := self.path / place).is_file()), None)
             if path is None:
-                raise self.missing(self.path / places[0], f"it, {stored}.json or annotations/{stored}.json", _RELEASE)
+                expected = f"it, {stored}.json or annotations/{stored}.json"
+                raise self.missing(self.path / places[0], expected, _RELEASE, lists=True)
             try:
                 self._files[stored] = path, msgspec.json.decode(read_bytes(path), type=Released)
             except (msgspec.DecodeError, ValueError) as error:
-                raise DataFilesError(f"{path} is no JSON of YouTube-VIS: {error}") from error
+                raise DataFilesError(f"{path} is no JSON of YouTube-VIS: {error}; copy it anew") from error
         return self._files[stored]
 
     def _frames(self, stored: str) -> list[Path]:
@@ -180,8 +181,14 @@ class _ListedFrames(FrameFolder):
 
     def __init__(self, root: Path, video: Listed) -> None:
         self.files = [root / name for name in video.file_names]
-        self.path, self._frame = self.files[0].parent, read_frame
+        self.path, self._frame = self.files[0].parent, _listed_frame
         self.length, self.size = len(self.files), (video.height, video.width)
+
+
+def _listed_frame(file: Path) -> np.ndarray:
+    if not file.is_file():
+        raise DataFilesError(f"there is no file {file}; expected every frame that the JSON file lists. {_RELEASE}")
+    return read_frame(file)
 
 
 class _Tracks:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import h5py
 import numpy as np
 import pytest
 import torch
 from feature_files import FRAMES, GRID, VIDEOS, WIDTH, write_feature_file
+from real_files import write_youtube_vis
 
 from slotbench.data.base import LoaderOptions
 from slotbench.data.features import FeatureFile, StoredFeatures, write_features
 from slotbench.data.folders.video_folder import VideoFolder
+from slotbench.data.real.youtube_vis import YouTubeVIS
 from slotbench.errors import DataFilesError
 from slotbench.interfaces import DataSpec, VideoSpec
 
@@ -150,6 +153,20 @@ def test_writing_goes_on_where_it_was_interrupted(videos, tmp_path):
     assert cells.calls == 1
     with pytest.raises(DataFilesError, match="holds a cache of something else"):
         write_features(videos, cells, (12, 12), out, {"made": "otherwise"}, ["train"])
+
+
+def test_a_split_that_is_missing_is_left_out_and_one_that_is_damaged_is_not(tmp_path):
+    for split in ("train", "valid"):
+        write_youtube_vis(tmp_path, split, (2, 2))
+    made = partial(YouTubeVIS, str(tmp_path), split_rule="release", resolution=12)
+    write_features(made(), Cells(), (12, 12), tmp_path / "out", {})
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["train", "val"]
+    (tmp_path / "valid" / "JPEGImages").rename(tmp_path / "gone")
+    with pytest.raises(DataFilesError, match="valid/JPEGImages; expected a folder of JPEGs"):
+        write_features(made(), Cells(), (12, 12), tmp_path / "again", {})
+    (tmp_path / "valid" / "instances.json").write_text('{"videos": [')
+    with pytest.raises(DataFilesError, match="no JSON of YouTube-VIS"):
+        write_features(made(), Cells(), (12, 12), tmp_path / "again", {})
 
 
 def test_videos_of_unequal_lengths_and_void_pixels_are_kept(tmp_path):

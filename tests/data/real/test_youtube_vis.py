@@ -112,7 +112,7 @@ def test_too_few_videos_for_a_split_and_none_with_masks(tmp_path: Path) -> None:
         ("annotations/0/segmentations/0/size", [20, 12], 0, r"mask of 20 x 12 pixels for frames of 12 x 20"),
         ("annotations/0/segmentations", [None], 0, r"lists 4 frames of video 1, and other numbers of masks; expected"),
         ("annotations/0/video_id", 9, 0, r"has masks of a video 9 that it does not list"),
-        ("videos/0/file_names/2", "video1/9.jpg", 0, r"there is no file .*video1/9.jpg"),
+        ("videos/0/file_names/2", "video1/9.jpg", 0, r"no file .*video1/9.jpg; expected every frame.*youtube-vos"),
     ],
 )
 def test_damage_ends_in_a_sentence(place: str, value: Any, video: int, sentence: str, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_what_is_missing_is_named_with_the_layout(tmp_path: Path) -> None:
         vis(tmp_path).dataset("val")
     write_youtube_vis(tmp_path, "valid", (2,))
     (tmp_path / "valid" / "instances.json").write_text('{"videos": [')
-    with pytest.raises(DataFilesError, match=r"instances.json is no JSON of YouTube-VIS: .*truncated"):
+    with pytest.raises(DataFilesError, match=r"no JSON of YouTube-VIS: .*truncated; copy it anew"):
         vis(tmp_path).dataset("val")
     (tmp_path / "valid" / "instances.json").write_text('{"videos": []}')
     (tmp_path / "valid" / "JPEGImages").rename(tmp_path / "gone")

@@ -170,3 +170,16 @@ def test_positions_begin_as_wide_as_they_are_told():
     )
     assert wide.item() == pytest.approx(1, abs=0.05)
     assert narrow.item() == pytest.approx(0.125, abs=0.01)
+
+
+def test_the_slot_mixer_begins_as_the_public_one():
+    """Xavier-uniform maps of attention and a linear layer of the content without biases; MLPs as torch makes them."""
+    mixer = SlotMixerPatchDecoder(SlotSpec(3, 64), VideoSpec(48, 2, 3), hidden_dim=96, num_hidden=2)
+    xavier, torchs = lambda a, b: (6 / (a + b)) ** 0.5, lambda fan_in: fan_in**-0.5
+    expected = {"choice.1": (xavier(64, 64), 0), "head": (xavier(96, 48), 0), "mlp.0": (torchs(64), 0)}
+    expected |= {"mlp.2": (torchs(96), 0), "layers.0.mlp.1": (torchs(64),) * 2, "layers.1.mlp.3": (torchs(256),) * 2}
+    expected |= {"layers.0.attention.output": (xavier(64, 64), 0), "layers.0.attention.key_value": (xavier(64, 64), 0)}
+    for name, (weight, bias) in expected.items():
+        layer = mixer.get_submodule(name)
+        assert layer.weight.abs().max().item() == pytest.approx(weight, rel=0.02), name
+        assert layer.bias is None or layer.bias.abs().max().item() == pytest.approx(bias, rel=0.1), name

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from slotbench.data.clips import ClipSource
 from slotbench.data.formats.npy import GrowingNpy
-from slotbench.errors import DataFilesError
+from slotbench.errors import DataFilesError, FileError
 from slotbench.interfaces import VideoBatch, VideoSpec
 from slotbench.io import dump_json, lock, map_npy, plain, read_json_object, write_atomically
 
@@ -33,6 +33,13 @@ _TIMED = ("frames", "masks", "features", "actions", "rays", "codes")
 def is_cache(folder: Path, complete: bool = False) -> bool:
     """Whether the folder holds a cache, complete or not, or only if it is complete."""
     return (folder / _COMPLETE).is_file() or (not complete and (folder / _PARTIAL).is_file())
+
+
+def _state(file: Path) -> dict[str, Any]:
+    try:
+        return read_json_object(file)
+    except FileError as error:
+        raise DataFilesError(f"{error}: delete {file.parent} and prepare it anew") from error
 
 
 def write_cache(
@@ -81,7 +88,7 @@ def _write(
 
     for name in (_COMPLETE, _PARTIAL):
         if (folder / name).is_file():
-            state = read_json_object(folder / name)
+            state = _state(folder / name)
             done, there = state["videos"], state["description"]
             if there != description:
                 keys = [key for key in there | description if there.get(key) != description.get(key)]
@@ -136,11 +143,11 @@ class ClipCache(ClipSource):
         if not (folder / _COMPLETE).is_file():
             if (folder / _PARTIAL).is_file():
                 raise DataFilesError(
-                    f"the cache {folder} is not complete ({read_json_object(folder / _PARTIAL)['videos']} videos so "
-                    "far): run the `slotbench prepare` command that began it again, it resumes from there"
+                    f"the cache {folder} is not complete ({_state(folder / _PARTIAL)['videos']} videos so far): "
+                    "run the `slotbench prepare` command that began it again, it resumes from there"
                 )
             raise DataFilesError(f"there is no cache at {folder}: `slotbench prepare` writes one")
-        state = read_json_object(folder / _COMPLETE)
+        state = _state(folder / _COMPLETE)
         self._maps: dict[str, np.ndarray] = {}
         self._first: np.ndarray | None = None
         try:
@@ -156,6 +163,8 @@ class ClipCache(ClipSource):
                 self._first = np.cumsum([0, *lengths])
                 self.fields |= {name: (max(lengths), *self.field(name).shape[1:]) for name in by_frame}
             self.lengths = np.asarray(lengths)
+        except FileError as error:
+            raise DataFilesError(f"{error}: delete {folder} and prepare it anew") from error
         except (KeyError, TypeError, IndexError) as error:
             raise DataFilesError(f"{folder / _COMPLETE} is damaged: delete the folder and prepare it anew") from error
         if counts != {len(self.lengths)}:

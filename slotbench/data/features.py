@@ -198,7 +198,7 @@ def write_features(
         try:
             found[split] = data.stored_videos(split)
         except MissingSplitError as error:
-            refusal = error
+            refusal = refusal or error
     if not found:
         raise refusal or DataFilesError("no split is named; expected some of train, val and test")
     written: dict[tuple[str, ...], Split] = {}

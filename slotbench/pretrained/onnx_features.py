@@ -85,7 +85,7 @@ class _CutNetwork(nn.Module):
         try:
             model = onnx.load(file)
         except Exception as error:  # whatever onnx and protobuf raise for a file that is damaged
-            raise WeightError(f"{file} cannot be read as ONNX ({first_line(error)})") from error
+            raise WeightError(f"{file} cannot be read as ONNX ({first_line(error)}): copy it anew") from error
         names = [name for node in model.graph.node for name in node.output]
         if output not in names:
             raise WeightError(f"the graph of {file} has no tensor {output}{did_you_mean(output, names)}")

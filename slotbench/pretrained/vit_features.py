@@ -151,7 +151,7 @@ def _network(folder: Path, weights: str, kind: str) -> Any:
             folder, local_files_only=True, output_loading_info=True, **options
         )
     except Exception as error:  # whatever torch, safetensors and the library raise for a file that is damaged
-        raise WeightError(f"the weights of {weights} cannot be read ({first_line(error)})") from error
+        raise WeightError(f"the weights of {weights} cannot be read ({first_line(error)}): copy them anew") from error
     if missing := sorted(name for name in told["missing_keys"] if not any(part in name for part in _UNUSED)):
         raise WeightError(f"{weights} lacks {missing[0]} and {len(missing) - 1} more weights of a {kind}")
     return network

@@ -184,6 +184,15 @@ def test_clusters_of_features_are_nearly_as_tight_as_those_of_scikit_learn(clust
     assert found <= 1.05 * KMeans(clusters, n_init=2, random_state=0).fit(points).inertia_
 
 
+def test_clusters_begin_from_cells_that_lie_apart():
+    """By k-means++: cells drawn alike would all be of the ground, and small parts would share clusters."""
+    ids = torch.zeros(1, 1, 20, 20, dtype=torch.int64)
+    for part in range(1, 7):
+        ids[..., 3 * part, 2 * part] = part
+    features = (100 * torch.eye(7)[ids] + 0.01 * noise(1, 1, 20, 20, 7)).movedim(-1, 2)
+    assert same_partition(cluster_features(features, 7), ids)
+
+
 def test_clusters_of_features_do_not_depend_on_the_batch_the_random_state_or_the_precision_around():
     features, _ = moving_features(3, noise_of=0.6)
     together = feature_segmentations(features, 5, (16, 24))

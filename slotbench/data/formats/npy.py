@@ -24,6 +24,8 @@ class GrowingNpy:
     def __init__(self, path: Path, count: int = 0) -> None:
         self.count = count
         self._layout: dict[str, Any] | None = None
+        if count and not path.is_file():
+            raise ValueError(f"there is no {path.name} of what has been written before")
         self._file: IO[bytes] = open(path, "r+b" if count else "wb")  # noqa: SIM115
         if not count:
             return

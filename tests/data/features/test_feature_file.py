@@ -169,6 +169,33 @@ def test_a_split_that_is_missing_is_left_out_and_one_that_is_damaged_is_not(tmp_
         write_features(made(), Cells(), (12, 12), tmp_path / "again", {})
 
 
+@pytest.mark.parametrize(
+    ("file", "left"),
+    [("features.npy", left) for left in (None, 0, 30, -2)] + [("cache.json", left) for left in (0, 30, -2)],
+)
+def test_a_cache_that_is_cut_off_is_to_be_prepared_anew(videos, tmp_path, file, left):
+    write_features(videos, Cells(), (6, 6), tmp_path / "out", {"made": "so"}, ["train"])
+    path = tmp_path / "out" / "train" / file
+    kept = path.read_bytes()[:left]
+    path.unlink()
+    if left is not None:
+        path.write_bytes(kept)
+    with pytest.raises(DataFilesError, match=rf"{file}.*: delete .*train and prepare it anew"):
+        FeatureFile(str(tmp_path / "out")).dataset("train")
+
+
+@pytest.mark.parametrize(
+    ("file", "told"), [("progress.json", "not valid JSON"), ("features.npy", "no features.npy of")]
+)
+def test_what_is_resumed_must_be_whole(videos, tmp_path, file, told):
+    with pytest.raises(KeyboardInterrupt):
+        write_features(videos, Interrupted(), (12, 12), tmp_path / "out", {"made": "so"}, ["train"])
+    path = tmp_path / "out" / "train" / file
+    path.write_text("{") if file == "progress.json" else path.unlink()
+    with pytest.raises(DataFilesError, match=rf"{told}.*delete .* and prepare it anew"):
+        write_features(videos, Cells(), (12, 12), tmp_path / "out", {"made": "so"}, ["train"])
+
+
 def test_videos_of_unequal_lengths_and_void_pixels_are_kept(tmp_path):
     rng, masks = np.random.default_rng(0), tmp_path / "videos" / "train" / "masks"
     masks.mkdir(parents=True)

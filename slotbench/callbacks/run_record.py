@@ -22,7 +22,7 @@ from slotbench.ops import chosen_kernels
 from slotbench.runs.folder import RunFolder
 from slotbench.runs.run_info import BestScore
 
-__all__ = ["RunRecord"]
+__all__ = ["RunRecord", "feature_weights"]
 
 
 class RunRecord(Callback):
@@ -65,7 +65,7 @@ class RunRecord(Callback):
             error=None,
             diverged_at=None,
             parameters=trainable_parameters(pl_module),
-            features=_feature_weights(trainer, pl_module),
+            features=feature_weights(pl_module, getattr(trainer, "datamodule", None)),
             headlines=self._headlines(pl_module),
             accelerator=str(trainer.strategy.root_device),
             precision=str(trainer.precision),
@@ -150,7 +150,6 @@ class RunRecord(Callback):
             self._folder.update(**fields)
 
 
-def _feature_weights(trainer: Trainer, module: LightningModule) -> dict[str, str] | None:
-    """Name and hash of the network whose features the run reads, computed on the way or read from the data."""
-    holders = (module, getattr(trainer, "datamodule", None))
-    return next((dict(found) for one in holders if (found := getattr(one, "feature_weights", None))), None)
+def feature_weights(task: Any, data: Any) -> dict[str, str] | None:
+    """Name and hash of the network whose features a run reads, computed on the way or read from the data."""
+    return next((dict(found) for one in (task, data) if (found := getattr(one, "feature_weights", None))), None)

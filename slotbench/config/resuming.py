@@ -52,6 +52,11 @@ class RunPlace:
         """Whether this process is the one that writes."""
         return self._launch.rank == 0
 
+    @property
+    def resumed(self) -> Path | None:
+        """The folder of the run that is resumed; None for a new one."""
+        return self._path if self.is_resumed else None
+
     def look(self, config: str) -> bool:
         """Locks the folder and compares configurations; returns whether there is anything left to do.
 

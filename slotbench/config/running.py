@@ -21,6 +21,7 @@ from lightning_utilities.core.rank_zero import rank_zero_only
 from slotbench.callbacks.divergence import DivergedError
 from slotbench.callbacks.loggers import WandbOptions
 from slotbench.callbacks.reporting import DataReading, EndReport
+from slotbench.callbacks.run_record import feature_weights
 from slotbench.callbacks.wiring import evaluation_parts, run_parts
 from slotbench.config.data_paths import resolve_paths
 from slotbench.config.options import RunOptions
@@ -147,6 +148,9 @@ class _RunningCLI(SlotbenchCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Builds the trainer, after the loggers and callbacks that record the run."""
         config = self.config_init[self._command]["trainer"]
+        trained = self._place.resumed if self._place is not None else self._run
+        if trained is not None:
+            _check_features(trained, feature_weights(self.model, self.datamodule))
         if self._command == "fit":
             _check_training(self.model, config)
         if self._place is not None and (held := self._place.with_changes()) is not None:
@@ -232,6 +236,15 @@ def _check_training(task: Task, trainer: Namespace) -> None:
     endless = steps == -1 and (epochs == -1 or (epochs is None and trainer.get("max_time") is not None))
     # of epochs the number of batches is not known yet: the schedule is asked when the training starts
     task.check_training_settings(steps if steps > 0 else None, with_schedule=endless or steps > 0)
+
+
+def _check_features(run: Path, given: dict[str, str] | None) -> None:
+    """Refuses features of other weights than those that the run was trained on."""
+    trained = RunFolder.open(run).info.get("features")
+    if trained and given and trained["weights_sha256"] != given["weights_sha256"]:
+        was, now = (f"{one['weights']} of the hash {one['weights_sha256'][:12]}" for one in (trained, given))
+        what = f"the features are those of the weights {now}; expected the weights that {run} was trained on"
+        raise UserError(f"{what}, {was}")
 
 
 def _check_checkpoint(command: str, path: str | None, run: Path | None, weights_only: bool) -> None:

@@ -30,8 +30,8 @@ def _known(given: Any) -> dict[str, float]:
 def score_table(headlines: Sequence[Mapping[str, Any]], metrics: dict[str, Any]) -> Table:
     """A row per headline: its score, green if it beats every baseline, and beside it the baselines, best first.
 
-    An oracle, which knows the simulator, has no part in the colour. A score that was not measured is a dash, or
-    "unavailable" with what it needs.
+    An oracle, which knows the simulator, has no part in the colour. A score that was not measured has no row, such as
+    those of masks where the data has none, or is "unavailable" with what it needs.
     """
     table = Table(show_edge=False, pad_edge=False, header_style="dim", collapse_padding=True)
     table.add_column("score", min_width=12)
@@ -44,12 +44,12 @@ def score_table(headlines: Sequence[Mapping[str, Any]], metrics: dict[str, Any])
         name = Text(headline.get("label") or headline["metric"])
         if note := headline.get("note"):
             name.append(f"\n  {note}", style="dim")
-        if value is None and headline.get("needs"):
-            table.add_row(name, Text("unavailable", style="dim"), Text(f"needs {headline['needs']}", style="dim"))
+        if value is None:
+            if needs := headline.get("needs"):
+                table.add_row(name, Text("unavailable", style="dim"), Text(f"needs {needs}", style="dim"))
             continue
-        beaten = value is not None and all(value > other if higher else value < other for other in baselines.values())
-        style = "bold" if not baselines and value is not None else "bold green" if beaten else "bold yellow"
-        shown = Text("-" if value is None else score_text(value), style=style)
+        beaten = all(value > other if higher else value < other for other in baselines.values())
+        shown = Text(score_text(value), style="bold" if not baselines else "bold green" if beaten else "bold yellow")
         beside = [(Text(name), Text(score_text(score))) for name, score in _best_first(baselines, higher)]
         if oracles:
             beside.append((Text(ORACLE, style="dim"), Text()))

@@ -89,6 +89,10 @@ class AutoencodingTask(SlotTask, Segmenter):
         state = self.core.first_state(batch)
         return self._decode(batch, read, continue_stream(self.core, self.encoder(read), state, self.eval_window)[0])
 
+    def merged(self, out: Autoencoded) -> Autoencoded:
+        """What is scored and shown of a clip that is read whole; as it is by default."""
+        return out
+
     def stream(self, batch: VideoBatch, state: State | None) -> tuple[Autoencoded, State]:
         """The next frames, as if the clips had been read whole."""
         read = self.read(batch)
@@ -140,6 +144,7 @@ class AutoencodingTask(SlotTask, Segmenter):
             place, before = self._position or (None, None)
             out, state = self.stream(batch, before if len(batch) == 1 and place == (video, first) else None)
             self._position = ((video, last + 1), state) if len(batch) == 1 else None
+            out = self.merged(out)
         else:
             out = self.evaluate(batch)
         found = {"slots": out.slots}

@@ -20,7 +20,7 @@ from slotbench.metrics.scores import Score
 from slotbench.nn.slot_merging import merge_shares, merged_slots
 from slotbench.pretrained import onnx_features, random_vit, vit_features  # noqa: F401  (named in configurations)
 from slotbench.pretrained.feature_extractor import FeatureExtractor
-from slotbench.tasks.autoencoding import Autoencoded, AutoencodingTask, features_as_frames
+from slotbench.tasks.autoencoding import WHOLE, Autoencoded, AutoencodingTask, features_as_frames
 from slotbench.tasks.factories import (
     CoreFactory,
     DecoderFactory,
@@ -60,8 +60,8 @@ class SlotAutoencoding(AutoencodingTask):
         eval_window: in evaluation, each step is computed from the last `eval_window` frames alone (PSB).
         objectives: make the terms of the loss from the core's `SlotSpec` and the `VideoSpec` of what is reconstructed;
             None for the mean squared error alone.
-        merge_slots: in evaluation, slots of a clip whose cosines are that high have their masks merged (SOLV); None
-            for no merging. Predictions, which are made piece by piece, are not merged.
+        merge_slots: in evaluation and predictions, slots of a clip whose cosines are that high have their masks merged
+            (SOLV); None for no merging. Predictions then read a video whole, as merging is one for all of it.
         baseline_clips: the first clips of each evaluation set, on which baselines are scored; 0 for none.
     """
 
@@ -168,7 +168,15 @@ class SlotAutoencoding(AutoencodingTask):
 
     def evaluate(self, batch: VideoBatch) -> Autoencoded:
         """The same as in validation and test: through windows if `eval_window` is set, and with slots merged."""
-        out = super().evaluate(batch)
+        return self.merged(super().evaluate(batch))
+
+    @property
+    def piece_frames(self) -> int:
+        """All of a video where slots are merged: which ones are alike shows in all of it."""
+        return super().piece_frames if self.merge_slots is None else WHOLE
+
+    def merged(self, out: Autoencoded) -> Autoencoded:
+        """Masks and attention of slots that are alike, merged if `merge_slots` is set."""
         if self.merge_slots is None:
             return out
         groups = merged_slots(out.slots, self.merge_slots)

@@ -69,9 +69,9 @@ def test_without_baselines_a_score_has_beaten_none() -> None:
     assert GREEN not in text
 
 
-def test_a_score_that_was_not_measured_is_a_dash() -> None:
-    text = rendered({"metric": "m", "label": "what", "baselines": {}, "higher_is_better": True}, {})
-    assert f"{YELLOW}-" in text.replace(" ", "")
+def test_a_score_that_was_not_measured_has_no_row() -> None:
+    one, other = ({"metric": name, "label": name, "baselines": {}, "higher_is_better": True} for name in ("a", "b"))
+    assert [line.split()[0] for line in plain([one, other], {"b": 0.5})[2:]] == ["b"]
 
 
 def test_report_has_scores_baselines_pictures_and_commands(

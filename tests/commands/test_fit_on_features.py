@@ -46,7 +46,7 @@ def videos(tmp_path):
     return tmp_path / "videos"
 
 
-def test_a_run_with_a_frozen_network_keeps_nothing_of_it_and_is_loaded_with_its_file(weights, videos, tmp_path):
+def test_a_run_with_a_frozen_network_keeps_nothing_of_it_and_is_loaded_with_its_file(weights, videos, tmp_path, capsys):
     data = ["--data=VideoFolder", f"--data.path={videos}", "--data.num_frames=2", "--data.eval_frames=2"]
     data += ["--data.resolution=8", "--data.loader.batch_size=2"]
     features = [f"--features={weights}", "--model.features.resolution=12"]
@@ -78,3 +78,15 @@ def test_a_run_with_a_frozen_network_keeps_nothing_of_it_and_is_loaded_with_its_
         slotbench.from_pretrained(out, features=weights)
     with pytest.raises(WeightError, match=f"the weights small have the hash .* of the hash {hashed['weights_sha256']}"):
         SlotAutoencoding.load_from_checkpoint(checkpoint, weights_only=True)
+    record = (folder / "run.json").read_text()
+    longer = ["fit", "--resume", str(folder), "--trainer.max_steps=2", "--allow-changes"]
+    for command in (longer, ["predict", str(folder)]):
+        assert run(command) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert (
+            f"expected the weights that {folder} was trained on, small of the hash {hashed['weights_sha256'][:12]}"
+            in said
+        )
+    assert (folder / "run.json").read_text() == record
+    vit_folder(tmp_path / "small")
+    assert run(longer) == 0

@@ -144,6 +144,10 @@ def test_merged_slots_are_scored_as_one(data):
     trainer = quiet_trainer()
     trainer.validate(all_one, datamodule=data, verbose=False)
     assert trainer.callback_metrics["val/largest_slot/decoder"] == 1
+    assert plain.piece_frames < all_one.piece_frames
+    with torch.no_grad():
+        assert not all_one.predict(batch)["labels"].any()
+        assert plain.predict(batch)["labels"].any()
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,11 @@ class ViTFeatures(FeatureExtractor):
         rows, cols = (side // patch for side in self.resolution)
         self.spec = VideoSpec(network.config.hidden_size, rows, cols)
         colours = read_json_object(folder / _PREPROCESSOR) if (folder / _PREPROCESSOR).is_file() else {}
-        self.keep_normalisation(colours.get("image_mean", IMAGENET_MEAN), colours.get("image_std", IMAGENET_STD))
+        try:
+            self.keep_normalisation(colours.get("image_mean", IMAGENET_MEAN), colours.get("image_std", IMAGENET_STD))
+        except (RuntimeError, TypeError, ValueError) as error:
+            expected = "expected image_mean and image_std of three numbers each"
+            raise WeightError(f"{folder / _PREPROCESSOR} has no such colours: {expected}") from error
 
     def extract(self, images: Float[Tensor, "frames 3 height width"]) -> Float[Tensor, "frames dim rows cols"]:
         """Features of some frames, in [0, 1]."""
@@ -148,12 +152,14 @@ def _network(folder: Path, weights: str, kind: str) -> Any:
     transformers.logging.disable_progress_bar()
     try:
         network, told = transformers.AutoModel.from_pretrained(
-            folder, local_files_only=True, output_loading_info=True, **options
+            folder, local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True, **options
         )
     except Exception as error:  # whatever torch, safetensors and the library raise for a file that is damaged
         raise WeightError(f"the weights of {weights} cannot be read ({first_line(error)}): copy them anew") from error
     if missing := sorted(name for name in told["missing_keys"] if not any(part in name for part in _UNUSED)):
         raise WeightError(f"{weights} lacks {missing[0]} and {len(missing) - 1} more weights of a {kind}")
+    if other := sorted(name for name, *_ in told["mismatched_keys"]):
+        raise WeightError(f"{weights} has {other[0]}, of {len(other)} weights, in another size than its {_CONFIG} says")
     return network
 
 

@@ -72,6 +72,8 @@ def test_what_cannot_be_is_refused(tmp_path, given, message):
 def test_damaged_files_and_graphs_of_any_size_are_refused(tmp_path):
     with pytest.raises(WeightError, match=r"no fixed height and width; expected a graph of one size"):
         ONNXFeatures(FRAME, write_onnx(tmp_path / "any.onnx", height="height"), "tokens")
-    (tmp_path / "damaged.onnx").write_bytes(b"no graph")
-    with pytest.raises(WeightError, match=r"damaged\.onnx cannot be read as ONNX"):
-        ONNXFeatures(FRAME, str(tmp_path / "damaged.onnx"), "tokens")
+    whole = (tmp_path / "any.onnx").read_bytes()
+    for left, told in ((whole[:-1], r"cannot be read as ONNX .*: copy it anew"), (b"", "holds no graph")):
+        (tmp_path / "damaged.onnx").write_bytes(left)
+        with pytest.raises(WeightError, match=rf"damaged\.onnx {told}"):
+            ONNXFeatures(FRAME, str(tmp_path / "damaged.onnx"), "tokens")

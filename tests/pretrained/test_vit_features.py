@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from vit_folders import FAMILIES, vit_folder
 
 from slotbench.interfaces import VideoSpec
+from slotbench.pretrained import named_features
 from slotbench.pretrained.vit_features import ViTFeatures
 from slotbench.pretrained.weights import WeightError
 
@@ -117,6 +118,15 @@ def test_what_cannot_be_is_refused(tmp_path, given, message):
 
 def test_other_models_and_damaged_folders_are_refused_in_a_sentence(tmp_path):
     folder = vit_folder(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text('{"image_mean": [0.5]}')
+    with pytest.raises(WeightError, match=r"preprocessor_config.json has no such colours: expected .* three numbers"):
+        ViTFeatures(VideoSpec(3, 24, 24), folder)
+    (tmp_path / "preprocessor_config.json").unlink()
+    config = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(config.replace('"hidden_size": 32', '"hidden_size": 48'))
+    with pytest.raises(WeightError, match=r"has .*, of \d+ weights, in another size than its config.json says"):
+        ViTFeatures(VideoSpec(3, 24, 24), folder)
+    (tmp_path / "config.json").write_text(config)
     held = load_file(tmp_path / "model.safetensors")
     del held[max(held)]
     save_file(held, tmp_path / "model.safetensors", {"format": "pt"})
@@ -131,3 +141,12 @@ def test_other_models_and_damaged_folders_are_refused_in_a_sentence(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "swin"}))
     with pytest.raises(WeightError, match="a model of the type swin; expected one of vit, dinov2, dinov2_with_reg"):
         ViTFeatures(VideoSpec(3, 24, 24), folder)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_class"),
+    [("RandomViT", True), ("my.Network", True), ("WEIGHTS", False), ("dino_vitb8", False), ("./Net", False)],
+)
+def test_a_folder_is_told_from_a_class(given, is_class):
+    full = ["--f", given] if is_class else ["--f", "ViTFeatures", "--f.weights", given]
+    assert named_features(["fit", f"--features={given}"], "--f") == ["fit", *full]

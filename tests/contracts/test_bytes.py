@@ -117,6 +117,14 @@ def test_a_plain_loader_of_bytes_scores_as_the_data_module_does(name: str) -> No
     assert plainly == pytest.approx({name: by_module[name] for name in plainly}, rel=1e-5)
 
 
+def test_frames_beside_features_stay_bytes() -> None:
+    """They are for pictures and scores alone: converting them takes longer than reading the clip."""
+    batch = of_bytes(random_batch(INPUT))
+    given = replace(batch, features=torch.zeros(*batch.frames.shape[:2], 4, 2, 2))
+    assert to_unit_range(given).frames is given.frames
+    assert torch.equal(to_unit_range(given).pixels, to_unit_range(batch).frames)
+
+
 @pytest.mark.parametrize("frames", [200.0, -1.0, float("nan")])
 def test_floats_outside_of_the_range_are_refused_where_they_enter(frames: float) -> None:
     wrong = np.full((2, 8, 8, 3), frames, np.float32)

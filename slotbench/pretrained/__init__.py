@@ -12,10 +12,7 @@ EXTRACTORS = {
 
 
 def named_features(arguments: Sequence[str], setting: str) -> list[str]:
-    """A command line with `--features WEIGHTS` in full: the setting is `ViTFeatures` of them; names of classes stay.
-
-    A name in capitals and small letters, such as MyNet, is a class's, unless there is such a folder.
-    """
+    """A command line with `--features WEIGHTS` in full: the setting is `ViTFeatures` of them; names of classes stay."""
     words: list[str] = []
     for argument in arguments:
         option, equals, value = argument.partition("=")
@@ -23,8 +20,8 @@ def named_features(arguments: Sequence[str], setting: str) -> list[str]:
     for place in [place for place, word in enumerate(words[:-1]) if word == "--features"][::-1]:
         weights = words[place + 1]
         *_, name = parts = weights.split(".")
-        is_class = all(part.isidentifier() for part in parts) and name[0].isupper() and not name.isupper()
-        is_class = is_class and not Path(weights).exists()
+        in_both_cases = name[:1].isupper() and not name.isupper()  # such as MyNet
+        is_class = in_both_cases and all(part.isidentifier() for part in parts) and not Path(weights).exists()
         words[place : place + 2] = (
             [setting, weights] if is_class else [setting, "ViTFeatures", f"{setting}.weights", weights]
         )

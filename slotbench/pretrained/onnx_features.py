@@ -87,8 +87,6 @@ class _CutNetwork(nn.Module):
         except Exception as error:  # whatever onnx and protobuf raise for a file that is damaged
             raise WeightError(f"{file} cannot be read as ONNX ({first_line(error)}): copy it anew") from error
         names = [name for node in model.graph.node for name in node.output]
-        if not names:
-            raise WeightError(f"{file} holds no graph: copy it anew")
         if output not in names:
             raise WeightError(f"the graph of {file} has no tensor {output}{did_you_mean(output, names)}")
         constants = {one.name for one in model.graph.initializer}

@@ -91,8 +91,7 @@ class ViTFeatures(FeatureExtractor):
         try:
             self.keep_normalisation(colours.get("image_mean", IMAGENET_MEAN), colours.get("image_std", IMAGENET_STD))
         except (RuntimeError, TypeError, ValueError) as error:
-            expected = "expected image_mean and image_std of three numbers each"
-            raise WeightError(f"{folder / _PREPROCESSOR} has no such colours: {expected}") from error
+            raise WeightError(f"{folder / _PREPROCESSOR}: expected image_mean, image_std of three numbers") from error
 
     def extract(self, images: Float[Tensor, "frames 3 height width"]) -> Float[Tensor, "frames dim rows cols"]:
         """Features of some frames, in [0, 1]."""
@@ -156,10 +155,11 @@ def _network(folder: Path, weights: str, kind: str) -> Any:
         )
     except Exception as error:  # whatever torch, safetensors and the library raise for a file that is damaged
         raise WeightError(f"the weights of {weights} cannot be read ({first_line(error)}): copy them anew") from error
-    if missing := sorted(name for name in told["missing_keys"] if not any(part in name for part in _UNUSED)):
-        raise WeightError(f"{weights} lacks {missing[0]} and {len(missing) - 1} more weights of a {kind}")
-    if other := sorted(name for name, *_ in told["mismatched_keys"]):
-        raise WeightError(f"{weights} has {other[0]}, of {len(other)} weights, in another size than its {_CONFIG} says")
+    lacking = {*told["missing_keys"], *(name for name, *_ in told["mismatched_keys"])}
+    if lacking := sorted(name for name in lacking if not any(part in name for part in _UNUSED)):
+        raise WeightError(
+            f"{weights} lacks {lacking[0]} and {len(lacking) - 1} more weights of the {kind} in its {_CONFIG}"
+        )
     return network
 
 

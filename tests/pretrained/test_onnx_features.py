@@ -73,7 +73,7 @@ def test_damaged_files_and_graphs_of_any_size_are_refused(tmp_path):
     with pytest.raises(WeightError, match=r"no fixed height and width; expected a graph of one size"):
         ONNXFeatures(FRAME, write_onnx(tmp_path / "any.onnx", height="height"), "tokens")
     whole = (tmp_path / "any.onnx").read_bytes()
-    for left, told in ((whole[:-1], r"cannot be read as ONNX .*: copy it anew"), (b"", "holds no graph")):
+    for left, told in ((whole[:-1], r"cannot be read as ONNX .*: copy it anew"), (b"", "has no tensor tokens")):
         (tmp_path / "damaged.onnx").write_bytes(left)
         with pytest.raises(WeightError, match=rf"damaged\.onnx {told}"):
             ONNXFeatures(FRAME, str(tmp_path / "damaged.onnx"), "tokens")

@@ -34,6 +34,7 @@ Strips = UInt8[np.ndarray, "time strip_height strip_width 3"]
 
 # shorter and longer limits of an image's longer side in pixels
 _ON_SHEET, _ON_LONG_SHEET, _IN_VIDEO, _LONG_SHEET_SLOTS = (96, 160), (64, 80), (128, 224), 12
+_FAINT = 0.1  # largest share of a slot that is not worth a row
 
 
 def slot_panel(
@@ -54,8 +55,8 @@ def slot_panel(
     The rows are the frame, what was to be painted if that is something else, its reconstruction, the winning slot of
     each pixel over the frame (of the decoder's masks, and of the attention's), clusters of the features that the model
     reads, the true objects, and then each slot alone: its image where its mask is, light grey where it is not, with the
-    share of the clip's pixels that it wins. Small frames are enlarged by whole pixels, large ones shrunk; with more
-    than twelve slots all is smaller.
+    share of the clip's pixels that it wins. A slot that has no pixel to a tenth is shown through its attention, or not
+    at all. Small frames are enlarged by whole pixels, large ones shrunk; with more than twelve slots all is smaller.
 
     Args:
         frames: the clip, in [0, 1].
@@ -82,11 +83,19 @@ def slot_panel(
     rows = [Row(name, shown) for name, shown in overview.items()]
     if shares is None:
         shares = torch.bincount(labels.flatten(), minlength=slots).cpu() / labels.numel()  # what is last is no slot's
+    unused = []
     for slot in range(slots):
-        own = frames if components is None else components[:, slot]
-        alone = [resize(paint_alone(own[t], masks[t, slot]), size) for t in chosen]
-        rows.append(Row(f"slot {slot}\n{_percent(float(shares[slot]))}", alone, slot_colour(slot)))
-    return contact_sheet(rows, [f"t = {t if times is None else times[t]}" for t in chosen], size)
+        own, mask = frames if components is None else components[:, slot], masks[:, slot]
+        label = _percent(float(shares[slot]))
+        if shares[slot] == 0 and mask.max() < _FAINT:
+            if attention_masks is None or attended is None or not (attended == slot).any():
+                unused.append(str(slot))
+                continue
+            own, mask, label = frames, attention_masks[:, slot], "attention"
+        alone = [resize(paint_alone(own[t], mask[t]), size) for t in chosen]
+        rows.append(Row(f"slot {slot}\n{label}", alone, slot_colour(slot)))
+    note = [(None, f"slots that have nothing: {', '.join(unused)}")] if unused else []
+    return contact_sheet(rows, [f"t = {t if times is None else times[t]}" for t in chosen], size, note)
 
 
 def frame_panel(rows: Mapping[str, Frames]) -> Painted:
@@ -103,6 +112,7 @@ def slot_video(
     true_masks: Labels | None = None,
     target: Images | None = None,
     clusters: Labels | None = None,
+    attended: Labels | None = None,
 ) -> Strips:
     """The video of a whole clip, whose frames `slot_strips` makes.
 
@@ -113,10 +123,11 @@ def slot_video(
         true_masks: ids of objects.
         target: what was to be painted.
         clusters: of the features.
+        attended: the slot that wins each pixel by its attention.
     """
     labels = masks_to_labels(masks)
     partners = None if true_masks is None else match_slots(labels, true_masks, masks.shape[1])
-    return slot_strips(frames, reconstruction, labels, true_masks, partners, target, clusters)
+    return slot_strips(frames, reconstruction, labels, true_masks, partners, target, clusters, attended)
 
 
 def slot_strips(
@@ -127,6 +138,7 @@ def slot_strips(
     partners: dict[int, int] | None = None,
     target: Images | None = None,
     clusters: Labels | None = None,
+    attended: Labels | None = None,
 ) -> Strips:
     """Frames as a video: frame, reconstruction, slots and clusters over the frame and true objects, side by side.
 
@@ -138,10 +150,12 @@ def slot_strips(
         partners: id of an object -> its slot, over the whole video, as `match_slots` finds them.
         target: what was to be painted, where that is not the frames.
         clusters: of k-means on the features, as in `slot_panel`.
+        attended: the slot that wins each pixel by its attention.
     """
     images = {"frame": frames, "target": target, "reconstruction": reconstruction}
     size = size_within(frames, *_IN_VIDEO)
-    panels = _overview(images, {"slots": labels, "k-means": clusters}, true_masks, partners, size, range(len(frames)))
+    winners = {"slots": labels, "attention": attended, "k-means": clusters}
+    panels = _overview(images, winners, true_masks, partners, size, range(len(frames)))
     return film_strip({name: np.stack(video) for name, video in panels.items()})
 
 

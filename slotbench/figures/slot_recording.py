@@ -49,6 +49,7 @@ class SlotRecording(Recording):
         kept |= {name: found[name][0].float() for name in ("slots", "depth") if name in found}
         if "features" in found:
             kept["features"] = found["features"][0].half()
+            kept |= {"attended": masks_to_labels(found["attention"][0])} if "attention" in found else {}
         if "masks" in found:
             kept["labels"] = masks_to_labels(found["masks"][0])
             if self._keep_soft_masks:
@@ -76,7 +77,7 @@ class SlotRecording(Recording):
         return {"panel": slot_panel(**shown, times=self._times, shares=shares, partners=self._partners())}
 
     def videos(self) -> dict[str, Iterator[np.ndarray]]:
-        """Frame by frame and side by side: frame, reconstruction, slots and clusters over it, and the true objects."""
+        """Side by side: frame, reconstruction, slots, attention and clusters over the frame, and the true objects."""
         return {"video": self._strips()} if "labels" in self._maps else {}
 
     def arrays(self, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -140,7 +141,7 @@ class SlotRecording(Recording):
         for start in range(0, self._frames, _CHUNK):
             part: dict[str, Any] = {
                 name: torch.from_numpy(self._maps[name][start : start + _CHUNK].copy())
-                for name in (*_IMAGES, "labels", "true_masks")
+                for name in (*_IMAGES, "labels", "attended", "true_masks")
                 if name in self._maps
             }
             part |= {name: part[name] / 255 for name in _IMAGES if name in part}

@@ -173,10 +173,12 @@ class AutoencodingTask(SlotTask, Segmenter):
         return {name: slot_panel(**clip) for name, clip in shown.items()}
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """Of each clip, side by side: frames, reconstruction, slots over the frames, and the truth."""
+        """Of each clip, side by side: frames, reconstruction, slots over them (on features, attention too), truth."""
         with self.deterministic_sampling(batch, 0):
             out = self.evaluate(batch)
-        return {name: slot_video(**clip) for name, clip in self._shown(out, batch).items()}
+        attention = self._attention(out, batch) if self.learns_features else None
+        attended = None if attention is None else masks_to_labels(attention)
+        return {name: slot_video(**clip) for name, clip in self._shown(out, batch, attended=attended).items()}
 
     def _shown(self, out: Autoencoded, batch: VideoBatch, **more: Tensor | None) -> dict[str, dict[str, Any]]:
         """The arguments of a figure of each clip, by its name, if there are masks to draw."""

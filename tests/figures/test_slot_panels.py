@@ -99,6 +99,18 @@ def test_soft_masks_fade_a_slots_picture_into_the_ground():
     np.testing.assert_allclose(rows[4][0], 0.75 * 217, **CLOSE)
 
 
+def test_slots_without_a_pixel_are_shown_through_their_attention_or_named_below():
+    frames, masks = torch.full((1, 3, 32, 32), 0.5), torch.zeros(1, 4, 32, 32)
+    masks[:, 0], masks[:, 1] = 0.95, 0.05
+    attention = one_hot((torch.arange(32) < 16).long()[None, None].expand(1, 32, 32), 4)
+    sheet = slot_panel(frames, None, masks, masks[:, :, None].expand(1, 4, 3, 32, 32), attention_masks=attention)
+    rows = cells(sheet, 5, 1, (96, 96))
+    assert bar_colours(sheet, 5, 1, (96, 96))[3:] == SLOT_COLOURS[:2].tolist()
+    assert (rows[4][0][:, :48] == 128).all()
+    assert (rows[4][0][:, 48:] == 217).all()
+    assert sheet.shape[0] > LABEL + 5 * (96 + GAP) + GAP  # slots 2 and 3
+
+
 def test_what_is_absent_has_no_row_and_without_components_the_frame_is_seen_through_the_mask():
     frames, masks = torch.rand(3, 3, 32, 32), quadrants()
     sheet = slot_panel(frames, None, masks)

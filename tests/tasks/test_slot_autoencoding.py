@@ -272,7 +272,9 @@ class TestFeatures:
         assert np.array_equal(np.stack(list(recording.videos()["video"])), video)
         clusters = feature_segmentations(task.read(one).frames, 3, (16, 16))["k-means features, clip"][0].long()
         shown = slots_of_clusters(clusters, out.masks[0].argmax(1), 3)[clusters]
-        assert np.array_equal(slot_video(one.pixels[0], None, out.masks[0], one.masks[0], clusters=shown), video)
+        attended = task.attention_masks(out.attention, (16, 16))[0].argmax(1)
+        expected = slot_video(one.pixels[0], None, out.masks[0], one.masks[0], clusters=shown, attended=attended)
+        assert np.array_equal(expected, video)
 
 
 def test_a_target_that_is_no_frame_is_refused():

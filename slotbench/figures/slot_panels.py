@@ -55,8 +55,9 @@ def slot_panel(
     The rows are the frame, what was to be painted if that is something else, its reconstruction, the winning slot of
     each pixel over the frame (of the decoder's masks, and of the attention's), clusters of the features that the model
     reads, the true objects, and then each slot alone: its image where its mask is, light grey where it is not, with the
-    share of the clip's pixels that it wins. A slot that has no pixel to a tenth is shown through its attention, or not
-    at all. Small frames are enlarged by whole pixels, large ones shrunk; with more than twelve slots all is smaller.
+    share of the clip's pixels that it wins. A slot that wins none is shown through its attention, if that wins some, or
+    not at all, if its mask is faint. Small frames are enlarged by whole pixels, large ones shrunk; with more than
+    twelve slots all is smaller.
 
     Args:
         frames: the clip, in [0, 1].
@@ -87,11 +88,11 @@ def slot_panel(
     for slot in range(slots):
         own, mask = frames if components is None else components[:, slot], masks[:, slot]
         label = _percent(float(shares[slot]))
-        if shares[slot] == 0 and mask.max() < _FAINT:
-            if attention_masks is None or attended is None or not (attended == slot).any():
-                unused.append(str(slot))
-                continue
+        if shares[slot] == 0 and attention_masks is not None and (attended == slot).any():
             own, mask, label = frames, attention_masks[:, slot], "attention"
+        elif shares[slot] == 0 and mask.max() < _FAINT:
+            unused.append(str(slot))
+            continue
         alone = [resize(paint_alone(own[t], mask[t]), size) for t in chosen]
         rows.append(Row(f"slot {slot}\n{label}", alone, slot_colour(slot)))
     note = [(None, f"slots that have nothing: {', '.join(unused)}")] if unused else []

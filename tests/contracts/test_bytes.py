@@ -100,19 +100,18 @@ def test_a_plain_loader_of_bytes_scores_as_the_data_module_does(name: str) -> No
     data, found = small_data(name), []
     clips = [data.dataset("val")[i] for i in range(2)]
     plain = DataLoader(clips, batch_size=2, collate_fn=collate)  # type: ignore[arg-type]
-    for given in ({"dataloaders": plain}, {"datamodule": data}):
+    for given in ({"datamodule": data}, {"dataloaders": plain}):
         task, trainer = small_task(name), quiet_trainer()
         scores = trainer.validate(task, verbose=False, **given)[0]
         found.append({name: value for name, value in scores.items() if "baseline" not in name and "fps" not in name})
-        test = trainer.test(task, verbose=False, dataloaders=plain)[0]
-        assert test["test/loss"] == pytest.approx(scores["val/loss"])
-        predicted = trainer.predict(task, dataloaders=plain)
-        assert isinstance(predicted, list)
-        training = quiet_trainer(max_steps=1)
-        training.fit(small_task(name), plain, plain)
-        # with bytes for floats it would be as many times as much
-        assert training.callback_metrics["train/loss"] < SUMS.get(name, 10)
-    plainly, by_module = found  # which knows oracles too
+    test = trainer.test(task, verbose=False, dataloaders=plain)[0]
+    assert test["test/loss"] == pytest.approx(scores["val/loss"])
+    assert isinstance(trainer.predict(task, dataloaders=plain), list)
+    training = quiet_trainer(max_steps=1)
+    training.fit(small_task(name), plain, plain)
+    # with bytes for floats it would be as many times as much
+    assert training.callback_metrics["train/loss"] < SUMS.get(name, 10)
+    by_module, plainly = found  # which knows oracles too
     assert {"val/loss"} <= plainly.keys() <= by_module.keys()
     assert plainly == pytest.approx({name: by_module[name] for name in plainly}, rel=1e-5)
 

@@ -237,21 +237,21 @@ def registered_in(path: str | Path) -> list[Entry]:
 
 
 @functools.lru_cache(maxsize=4)
-def _declared(paths: tuple[str, ...]) -> tuple[Entry, ...]:
-    """What package metadata on `paths` (`sys.path`, of which it is a function) declares."""
-    return tuple(
-        Entry(point.name, kind, point.dist.name if point.dist else "unknown", point.value)
-        for kind in KINDS
-        for point in importlib.metadata.entry_points(group=f"slotbench.{kind}")
-    )
+def _declared(paths: tuple[str, ...]) -> dict[str, list[Entry]]:
+    """What package metadata on `paths` (`sys.path`, of which it is a function) declares of each kind."""
+    found = {kind: importlib.metadata.entry_points(group=f"slotbench.{kind}") for kind in KINDS}
+    of = {
+        kind: [Entry(point.name, kind, point.dist.name if point.dist else "unknown", point.value) for point in points]
+        for kind, points in found.items()
+    }
+    return {kind: [*dict.fromkeys(entries)] for kind, entries in of.items()}
 
 
 def _table(kind: str) -> list[Entry]:
     check_kind(kind)
     by_hand = [entry for entry, _ in _registered.values() if entry.kind == kind]
     targets = {entry.target for entry in by_hand}
-    declared = (entry for entry in _declared(tuple(sys.path)) if entry.kind == kind and entry.target not in targets)
-    return [*dict.fromkeys(declared), *by_hand]
+    return [*(entry for entry in _declared(tuple(sys.path))[kind] if entry.target not in targets), *by_hand]
 
 
 def _with_state(entry: Entry, table: list[Entry]) -> Entry:

@@ -1,8 +1,8 @@
 """Every shipped experiment trains, at tiny size, through the command that its header names.
 
-Of the laptop's experiments of the same classes, which differ by sizes, the fast suite trains the first; an experiment
-that a laptop's grid starts from, and whose task and data set an earlier one has, it leaves to test_grids.py. Of the
-papers' it trains the first of each task and data set that no laptop's has.
+The fast suite trains those that bring a task, a data set for it, or a part that no earlier one has; an experiment that
+a laptop's grid starts from, and whose task an earlier one has, it leaves to test_grids.py. Of the papers' it trains the
+first of each task and data set that no laptop's has.
 """
 
 import json
@@ -41,16 +41,17 @@ def bases() -> set[Path]:
 
 def cases() -> list[Any]:
     in_grids = bases()
-    seen: set[tuple[str, ...]] = set()
+    configs = {path: yaml.safe_load(path.read_text()) for path in EXPERIMENTS}
+    parts = {path: (classes(config["model"]), classes(config["data"])) for path, config in configs.items()}
+    seen: set[Any] = {(model[0], data[0]) for path, (model, data) in parts.items() if path.resolve() in in_grids}
     found = []
-    for path in EXPERIMENTS:
-        config = yaml.safe_load(path.read_text())
-        model, data = classes(config["model"]), classes(config["data"])
-        key = (model[0], data[0]) if path.parent.name == "paper" else (*model, *data)
-        is_left = key in seen or (path.resolve() in in_grids and (model[0], data[0]) in seen)
+    for path, (model, data) in parts.items():
+        pair = (model[0], data[0])
+        brings = {pair} if path.parent.name == "paper" else {pair, *model}
+        is_left = brings <= seen or (path.resolve() in in_grids and model[0] in seen)
         marks = [pytest.mark.slow] if is_left else []
         found.append(pytest.param(path, marks=marks, id=str(path.relative_to(ROOT / "experiments"))))
-        seen |= {key, (model[0], data[0])}
+        seen |= {pair, *model}
     return found
 
 

@@ -1,9 +1,9 @@
 """Every shipped grid: its header, what the parser says to its points, and two steps of them at tiny size.
 
-Of each of the laptop's grids one point is trained each time, but none where an earlier grid's trains the same model,
-and the parser is shown another that sets what it has not seen, as of each study; of each of the papers' grids it is
-shown one. The slow tests show it all points of these, and train all of the laptop's and the studies'; all points of all
-grids are trained by `nox -s grids`.
+Of each experiment that the laptop's grids start from one point is trained each time, and another where a grid compares
+more; tests/tasks/test_video_prediction.py trains every core. The parser is shown a point of each grid and study that
+sets what it has not seen; of each of the papers' grids it is shown one. The slow tests show it all points of these, and
+train all of the laptop's and the studies'; all points of all grids are trained by `nox -s grids`.
 """
 
 from __future__ import annotations
@@ -55,13 +55,6 @@ def variants(points: Iterable[Point]) -> list[Point]:
     return list({point.alternatives: point for point in reversed(list(points))}.values())[::-1]
 
 
-def model_of(point: Point) -> str:
-    """What decides which code is trained: files, and settings that are names; sizes do not."""
-    configs = [value for flag, value in zip(point.arguments, point.arguments[1:], strict=False) if flag == "--config"]
-    named = {key: value for key, value in point.settings.items() if key.startswith("model.") and isinstance(value, str)}
-    return json.dumps([configs, named])
-
-
 def named_experiment(point: Point) -> Path | None:
     """The whole experiment that the point names beside its grid's base, if it names one."""
     named = point.settings.get("config")
@@ -74,24 +67,15 @@ def overlaid_experiment(point: Point) -> Path | None:
 
 
 @cache
-def covering_points() -> dict[Path, list[Point]]:
-    """Of each laptop grid points with every value of every axis."""
-    return {path: covering(variants(opened(path).points)) for path in sorted(FOLDER.glob("*.yaml"))}
-
-
-@cache
 def some_points() -> dict[Path, list[Point]]:
-    """Of each laptop grid one point, of a model that no earlier one has trained if there is one.
-
-    None where there is no such point, and the grid compares nothing that the earlier one does not.
-    """
+    """Of each laptop grid its first point; none where another grid of the same base compares all that it does."""
     found: dict[Path, list[Point]] = {}
-    seen: dict[str, set[str]] = {}
-    for path, points in covering_points().items():
-        point = next((point for point in points if model_of(point) not in seen), points[0])
-        compared = seen.setdefault(model_of(point), set())
-        found[path] = [] if compared >= set(opened(path).file.metrics) else [point]
-        compared |= set(opened(path).file.metrics)
+    seen: dict[Path, set[str]] = {}
+    for path in sorted(FOLDER.glob("*.yaml"), key=lambda path: -len(opened(path).file.metrics)):
+        file = opened(path).file
+        compared = seen.setdefault(file.base[0].resolve(), set())
+        found[path] = [] if compared >= set(file.metrics) else opened(path).points[:1]
+        compared |= set(file.metrics)
     return found
 
 

@@ -2,6 +2,7 @@
 
     slots           float32         time slots dim
     masks           uint8, uint16   time height width            the slot that has each pixel, or their number for none
+    attention       uint8, uint16   time height width            the slot whose attention is largest, in the same way
     soft_masks      float16         time slots height width      the share of each slot in each pixel
     reconstruction  uint8           time channels height width   the decoder's output
     depth           float32         time height width            predicted depth, in the unit of the data
@@ -40,6 +41,7 @@ __all__ = ["AXES", "PredictionWriter"]
 AXES = {
     "slots": "time slots dim",
     "masks": "time height width",
+    "attention": "time height width",
     "soft_masks": "time slots height width",
     "reconstruction": "time channels height width",
     "depth": "time height width",
@@ -60,6 +62,9 @@ def _arrays_of_clip(found: Mapping[str, Tensor], clip: int, names: Iterable[str]
     if "labels" in found:
         slots = found["masks"].shape[-3] if "masks" in found else int(found["labels"].max()) + 1
         there["masks"] = found["labels"][clip].to(torch.uint8 if slots < 256 else torch.uint16)
+    if "attention" in found:
+        winners = masks_to_labels(found["attention"][clip])
+        there["attention"] = winners.to(torch.uint8 if found["attention"].shape[-3] < 256 else torch.uint16)
     if "frames" in found:
         there["reconstruction"] = (found["frames"][clip].float().clamp(0, 1) * 255).round().to(torch.uint8)
     if "depth" in found:

@@ -13,7 +13,7 @@ from slotbench.errors import UserError, did_you_mean
 
 __all__ = ["SAVED", "RunOptions", "flags", "options_parser", "split_options"]
 
-SAVED = ("slots", "masks", "soft_masks", "reconstruction", "depth")
+SAVED = ("slots", "masks", "attention", "soft_masks", "reconstruction", "depth")
 """What `predict --save` can write; `slotbench.callbacks.prediction_writer` says what each is."""
 
 

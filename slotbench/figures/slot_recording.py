@@ -49,11 +49,12 @@ class SlotRecording(Recording):
         kept |= {name: found[name][0].float() for name in ("slots", "depth") if name in found}
         if "features" in found:
             kept["features"] = found["features"][0].half()
-            kept |= {"attended": masks_to_labels(found["attention"][0])} if "attention" in found else {}
         if "masks" in found:
             kept["labels"] = masks_to_labels(found["masks"][0])
             if self._keep_soft_masks:
                 kept["soft_masks"] = rounded_shares(found["masks"][0])
+        if "attention" in found:
+            kept["attended"] = masks_to_labels(found["attention"][0])
         if batch.masks is not None:
             kept["true_masks"] = batch.masks[0].to(torch.int32)
         for name, values in kept.items():
@@ -82,10 +83,9 @@ class SlotRecording(Recording):
 
     def arrays(self, names: Sequence[str]) -> dict[str, np.ndarray]:
         """Those of the arrays of `predict --save` that were kept, mapped into memory."""
-        found = {name: self._maps["labels" if name == "masks" else name] for name in names}
-        if "masks" in found and found["masks"].dtype != np.uint8:
-            found["masks"] = found["masks"].view(np.uint16)
-        return found
+        own = {"masks": "labels", "attention": "attended"}
+        found = {name: self._maps[own.get(name, name)] for name in names}
+        return {name: array.view(np.uint16) if array.dtype == np.int16 else array for name, array in found.items()}
 
     def close(self) -> None:
         """Removes the files."""
@@ -141,7 +141,7 @@ class SlotRecording(Recording):
         for start in range(0, self._frames, _CHUNK):
             part: dict[str, Any] = {
                 name: torch.from_numpy(self._maps[name][start : start + _CHUNK].copy())
-                for name in (*_IMAGES, "labels", "attended", "true_masks")
+                for name in (*_IMAGES, "labels", "true_masks", *(("attended",) if "features" in self._maps else ()))
                 if name in self._maps
             }
             part |= {name: part[name] / 255 for name in _IMAGES if name in part}

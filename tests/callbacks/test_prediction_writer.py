@@ -95,11 +95,12 @@ class Predicting(TinyTask):
         masks[:, :, 0] = 0.25
         masks[0, :, 0], masks[0, :, 1] = 0.0, 1.0
         slots = torch.arange(8.0)[None, :, None, None].expand(len(batch), 8, 2, 5)
-        return {"slots": slots, "masks": masks, "frames": torch.ones(len(batch), 8, 3, 4, 4)}
+        frames = torch.ones(len(batch), 8, 3, 4, 4)
+        return {"slots": slots, "masks": masks, "attention": masks.flip(2), "frames": frames}
 
 
 def test_what_is_saved_says_its_axes_its_frames_and_its_source(folder: RunFolder) -> None:
-    save = ("slots", "masks", "soft_masks", "reconstruction")
+    save = ("slots", "masks", "attention", "soft_masks", "reconstruction")
     make_trainer([], [writer(folder, save=save)]).predict(Predicting(), named_loader(3))
     place = newest(folder)
     assert names(place, ".npz") == ["clip0000_my-walk-0.npz", "clip0001_my-walk-1.npz", "clip0002.npz"]
@@ -108,11 +109,13 @@ def test_what_is_saved_says_its_axes_its_frames_and_its_source(folder: RunFolder
         assert shapes == {
             "slots": ("float32", (8, 2, 5)),
             "masks": ("uint8", (8, 4, 4)),
+            "attention": ("uint8", (8, 4, 4)),
             "soft_masks": ("float16", (8, 2, 4, 4)),
             "reconstruction": ("uint8", (8, 3, 4, 4)),
             "frame": ("int64", (8,)),
         }
         assert (found["masks"] == 1).all()
+        assert (found["attention"] == 0).all()
         assert (found["reconstruction"] == 255).all()
         assert found["slots"][:, 0, 0].tolist() == found["frame"].tolist() == list(range(8))
         assert json.loads(str(found["about"]))["run"] == str(folder.path)

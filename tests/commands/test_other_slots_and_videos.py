@@ -111,13 +111,14 @@ def test_a_movie_is_one_video_whatever_its_length_and_every_call_has_a_folder(dr
     np.save(movies / "long.npy", frames)
     command = ["predict", str(drawn), "--data", "VideoFolder", "--data.path", str(movies)]
     before = set((drawn / "media").iterdir())
-    assert run([*command, "--save", "slots,masks,soft_masks"]) == 0
+    assert run([*command, "--save", "slots,masks,attention,soft_masks"]) == 0
     (first,) = set((drawn / "media").iterdir()) - before
     content = {file.name: file.read_bytes() for file in first.iterdir()}
     assert set(content) == {f"video0000_long.{kind}" for kind in ("png", "gif", "npz")}
     with np.load(first / "video0000_long.npz") as saved:
         assert saved["slots"].shape == (37, 3, 8)
         assert (saved["masks"].dtype, saved["masks"].shape) == (np.uint8, (37, 16, 16))
+        assert (saved["attention"].dtype, saved["attention"].shape) == (np.uint8, (37, 16, 16))
         assert (saved["masks"] == saved["soft_masks"].argmax(1)).mean() > 0.99
         assert saved["frame"].tolist() == list(range(37))
         assert str(saved["source"]) == str(movies / "long.npy")

@@ -41,7 +41,7 @@ from slotbench.testing.frame_laws import (
 @pytest.mark.parametrize("video", [INPUT, PATCHED], ids=["whole frames", "patches"])
 @pytest.mark.parametrize("name", registry.names("encoders"))
 def test_encoder_keeps_the_law(name, video, law):
-    law(registry.load("encoders", name), video)
+    law(light("encoders", name), video)
 
 
 @pytest.mark.parametrize("law", DECODER_LAWS, ids=lambda law: law.__name__)

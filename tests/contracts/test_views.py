@@ -81,7 +81,7 @@ def test_an_encoder_of_several_views_keeps_the_law(law):
 @pytest.mark.parametrize("law", [*ENCODER_LAWS, *VIEW_LAWS], ids=lambda law: law.__name__)
 @pytest.mark.parametrize("name", [n for n in registry.names("encoders") if registry.load("encoders", n).takes_views])
 def test_registered_encoders_that_take_views_keep_the_law(name, law):
-    law(registry.load("encoders", name), VIEWS)
+    law(light("encoders", name), VIEWS)
 
 
 RAY_DECODERS = [n for n in registry.names("decoders") if registry.load("decoders", n).paints_rays]

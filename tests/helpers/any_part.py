@@ -15,7 +15,11 @@ from slotbench.testing.frame_laws import CELLS, INPUT, SLOTS, random_batch, rand
 
 __all__ = ["LIGHT", "PARTS", "any_part", "light"]
 
-LIGHT = {"SlotNeRF": {"dim": 8, "num_points": 3}}
+LIGHT = {
+    "SlotNeRF": {"dim": 8, "num_points": 3},
+    "SLSREncoder": {"dim": 8, "blocks": 1, "num_layers": 1},
+    "SlotMixerDecoder": {"dim": 8, "num_layers": 1, "num_blocks": 1},
+}
 """Arguments of parts that take too long with their defaults for tests of every part."""
 
 PARTS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -38,22 +39,6 @@ def swept(folder: Path, *cores: str, **changed) -> dict:
     results = Results.open(folder / "cores.json", settings(*cores, **changed))
     sweep(results, lambda point: None)
     return results.points
-
-
-def test_every_stage_is_measured_at_every_length(tmp_path):
-    points = swept(tmp_path, "Plain")
-    assert set(points) == {
-        *(("Plain", stage, length) for stage in ("inference", "training") for length in (4, 16)),
-        ("Plain", "streaming", 16),
-    }
-    inference, training = (points["Plain", stage, 16] for stage in ("inference", "training"))
-    assert len(inference["seconds"]) == len(training["seconds"]) == 2
-    assert min(training["seconds"]) > 0
-    assert training["parameters"] == 4 * 4 + 4
-    # a map of 16 steps from 4 to 4 numbers; in training the gradient of its weight too
-    assert (inference["flops"], training["flops"]) == (2 * 16 * 16, 2 * 2 * 16 * 16)
-    assert points["Plain", "streaming", 16]["steps"] == 16
-    assert points["Plain", "streaming", 16]["late_state_mb"] == pytest.approx(1 * 2 * 4 * 4 / 1e6)
 
 
 @pytest.mark.parametrize(
@@ -125,11 +110,25 @@ def test_tables_show_medians_and_problems(tmp_path):
     ]
 
 
-def test_the_command_writes_json_a_page_and_a_figure(tmp_path, monkeypatch, capsys):
+def test_the_command_measures_every_stage_at_every_length_and_writes_json_a_page_and_a_figure(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    arguments = ["--lengths", "4", "8", "--batch", "1", "--repeats", "1", "--plugin", str(PLUGIN)]
-    assert run(["bench", "cores", "Plain", *arguments]) == 0
-    assert len(json.loads(Path("bench/cores.json").read_text())["points"]) == 5
+    sizes = [
+        word for name in ("batch", "slots", "dim", "tokens", "repeats") for word in (f"--{name}", str(SIZES[name]))
+    ]
+    assert run(["bench", "cores", "Plain", "--lengths", "4", "16", *sizes, "--plugin", str(PLUGIN)]) == 0
+    found = json.loads(Path("bench/cores.json").read_text())["points"]
+    points = {(point["stage"], point["length"]): point for point in found}
+    assert set(points) == {*itertools.product(("inference", "training"), (4, 16)), ("streaming", 16)}
+    inference, training = points["inference", 16], points["training", 16]
+    assert len(inference["seconds"]) == len(training["seconds"]) == 2
+    assert min(training["seconds"]) > 0
+    assert training["parameters"] == 4 * 4 + 4
+    # a map of 16 steps from 4 to 4 numbers; in training the gradient of its weight too
+    assert (inference["flops"], training["flops"]) == (2 * 16 * 16, 2 * 2 * 16 * 16)
+    assert points["streaming", 16]["steps"] == 16
+    assert points["streaming", 16]["late_state_mb"] == pytest.approx(1 * 2 * 4 * 4 / 1e6)
     assert "| Plain |" in Path("bench/cores.md").read_text()
     assert Path("bench/cores.png").read_bytes().startswith(b"\x89PNG")
     assert "Training step, ms" in capsys.readouterr().out

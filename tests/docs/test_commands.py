@@ -42,7 +42,8 @@ def all_commands() -> dict[tuple[str, ...], str]:
 def trained() -> list[tuple[str, ...]]:
     """What follows `slotbench fit` of an experiment that is there, if it is more than files.
 
-    Of lines with the same options of a paper's experiments of one data set the first.
+    Of lines with the same options of a paper's experiments of one data set the first; of lines of one experiment that
+    name no class all settings together.
     """
     found: dict[tuple[str, frozenset[str]], tuple[str, ...]] = {}
     for _, *words in sorted(line for line in all_commands() if line[0] == "fit" and "--config" in line):
@@ -50,7 +51,13 @@ def trained() -> list[tuple[str, ...]]:
             file = words[words.index("--config") + 1]
             name = file.partition("_")[0] if "/paper/" in file else " ".join(words)
             found.setdefault((name, frozenset(words[::2])), tuple(words))
-    return [*found.values()]
+    together: dict[str, tuple[str, ...]] = {}
+    for words in found.values():
+        names_a_class = words.count("--config") > 1 or any(re.match(r"[A-Z].*[a-z]|\[|{", word) for word in words[1::2])
+        at = words.index("--config")
+        key = " ".join(words) if names_a_class else words[at + 1]
+        together[key] = together[key] + words[:at] + words[at + 2 :] if key in together else words
+    return [*together.values()]
 
 
 def test_every_command_is_one_and_every_file_of_the_repository_that_it_names_is_there():

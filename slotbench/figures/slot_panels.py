@@ -88,7 +88,7 @@ def slot_panel(
     for slot in range(slots):
         own, mask = frames if components is None else components[:, slot], masks[:, slot]
         label = _percent(float(shares[slot]))
-        if shares[slot] == 0 and attention_masks is not None and (attended == slot).any():
+        if shares[slot] == 0 and attention_masks is not None and attended is not None and (attended == slot).any():
             own, mask, label = frames, attention_masks[:, slot], "attention"
         elif shares[slot] == 0 and mask.max() < _FAINT:
             unused.append(str(slot))

@@ -196,6 +196,17 @@ def test_what_is_resumed_must_be_whole(videos, tmp_path, file, told):
         write_features(videos, Cells(), (12, 12), tmp_path / "out", {"made": "so"}, ["train"])
 
 
+def test_splits_of_the_same_videos_share_a_cache_that_keeps_their_names(tmp_path):
+    (tmp_path / "films").mkdir()
+    for name in ("park", "street"):
+        np.save(tmp_path / "films" / f"{name}.npy", np.zeros((4, 12, 12, 3), np.uint8))
+    for _ in range(2):
+        write_features(VideoFolder(str(tmp_path / "films"), resolution=12), Cells(), (12, 12), tmp_path / "out", {})
+    assert {(tmp_path / "out" / split).readlink().name for split in ("val", "test")} == {"train"}
+    dataset = FeatureFile(str(tmp_path / "out"), eval_frames=4).dataset("val")
+    assert {dataset.clip_name(index) for index in range(2)} == {"park_frame00000", "street_frame00000"}
+
+
 def test_videos_of_unequal_lengths_and_void_pixels_are_kept(tmp_path):
     rng, masks = np.random.default_rng(0), tmp_path / "videos" / "train" / "masks"
     masks.mkdir(parents=True)

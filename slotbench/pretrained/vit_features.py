@@ -155,8 +155,8 @@ def _network(folder: Path, weights: str, kind: str) -> Any:
         )
     except Exception as error:  # whatever torch, safetensors and the library raise for a file that is damaged
         raise WeightError(f"the weights of {weights} cannot be read ({first_line(error)}): copy them anew") from error
-    lacking = {*told["missing_keys"], *(name for name, *_ in told["mismatched_keys"])}
-    if lacking := sorted(name for name in lacking if not any(part in name for part in _UNUSED)):
+    unread = {*told["missing_keys"], *(name for name, *_ in told["mismatched_keys"])}
+    if lacking := sorted(name for name in unread if not any(part in name for part in _UNUSED)):
         raise WeightError(
             f"{weights} lacks {lacking[0]} and {len(lacking) - 1} more weights of the {kind} in its {_CONFIG}"
         )

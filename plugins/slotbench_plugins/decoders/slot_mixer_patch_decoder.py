@@ -67,10 +67,9 @@ class SlotMixerPatchDecoder(Decoder):
             nn.init.zeros_(linear.bias)
         self.mlp = nn.Sequential(*(layer for linear in hidden for layer in (linear, nn.ReLU())))
         self.head = xavier_linear(widths[-1], video_spec.channels)
-        for part in self.layers.modules():
-            if isinstance(part, nn.Sequential):  # an MLP, which PyTorch's layer leaves as it makes it
-                part[1].reset_parameters()
-                part[3].reset_parameters()
+        for mlp in (part for part in self.layers.modules() if isinstance(part, nn.Sequential)):
+            for linear in (part for part in mlp if isinstance(part, nn.Linear)):
+                linear.reset_parameters()  # the MLPs of PyTorch's layer stay as it makes them
 
     def forward(self, slots: Float[Tensor, "batch time slots dim"], batch: VideoBatch | None = None) -> Decoded:
         """The cells of every step; `batch` is not read."""

@@ -84,7 +84,7 @@ def trained(here: Path) -> Path:
 
 def test_a_run_is_tested_and_shown_as_the_page_says(trained: Path) -> None:
     for command in commands():
-        if command[0] in ("test", "predict"):
+        if "runs/movi_like/ID" in command:
             assert run([str(trained) if word == "runs/movi_like/ID" else word for word in command]) == 0
     (record,) = trained.glob("test-*[0-9].json")
     found = json.loads(record.read_text())

@@ -133,7 +133,14 @@ def value_at(config: Any, key: str) -> Any:
     """The value of a key as it is typed; of a component what it is, without its arguments."""
     for part in key.split("."):
         config = config.get("init_args", config)[part]
-    return config.get("class_path", config) if isinstance(config, dict) else config
+    return classes(config)
+
+
+def classes(value: Any) -> Any:
+    """A component, or each of a list of them, without its arguments; any other value as it is."""
+    if isinstance(value, list):
+        return [classes(one) for one in value]
+    return value.get("class_path", value) if isinstance(value, dict) else value
 
 
 def scores_over_the_horizon(config: dict[str, Any], point: Point) -> set[str]:
@@ -190,7 +197,7 @@ def check_that_it_trains(path: Path, point: Point, folder: Path, monkeypatch: py
     assert json.loads((folder / "run" / "result.json").read_text())["step"] == 2
     trained = yaml.safe_load((folder / "run" / "config.yaml").read_text())
     # of a component what it is: its arguments are made small
-    own = {key: value.get("class_path", value) if isinstance(value, dict) else value for key, value in own.items()}
+    own = {key: classes(value) for key, value in own.items()}
     assert {key: value_at(trained, key) for key in own} == own
     rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     # parts of a horizon are those of the true one

@@ -76,6 +76,7 @@ class EvaluationRecord(Callback):
             "created": datetime.now().astimezone().isoformat(timespec="seconds"),
             "checkpoint": trainer.ckpt_path,
             "settings": self._settings,
+            "eval_window": getattr(module, "eval_window", None),  # the run's own where no setting has another
             "weights": "float16" if self._half else "float32",
             "metrics": metrics,
             "headlines": headlines,

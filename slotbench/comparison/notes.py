@@ -64,7 +64,7 @@ def _protocol(protocol: Protocol, columns: Sequence[Column]) -> list[str]:
         (f"diverged at every {protocol.key}, and so in no row", lambda one: one.get("diverged") is True),
         (f"{protocol.key} is not chosen yet", lambda one: one.get("chosen") is None and not one.get("diverged")),
         (
-            "chosen at an end of the range, so that the best may lie beyond it",
+            f"chosen at an end of the range: go on with grid run --axis {protocol.key}+=VALUE",
             lambda one: len(numbers) > 2 and one.get("chosen") in (min(numbers), max(numbers)),
         ),
     ):

@@ -47,13 +47,14 @@ class Protocol(
 ):
     """A setting that is chosen for each variant by runs of every value, on seeds that are not reported.
 
-    `metric` chooses, by its mean over the seeds; `at` has one value of some axes, which chooses for their others.
+    `metric` chooses, by its mean over the seeds: the loss, which needs no labels.
+    `at` has one value of some axes, which chooses for their others.
     """
 
     key: str = "model.optimizer.lr"
     candidates: list[Any] = msgspec.field(default_factory=lambda: [3e-4, 7e-4, 2e-3])
-    choosing: int | list[int] = 1000
-    metric: str = ""
+    choosing: int | list[int] = msgspec.field(default_factory=lambda: [1000, 1001])
+    metric: str = "val/loss"
     higher_is_better: bool | None = None
     at: dict[str, Any] = {}
 
@@ -219,10 +220,8 @@ class _Reader:
             raise self.fail("protocol: values is a list of two or more different values")
         if both := set(self.seeds(given.seeds)) & set(reported):
             raise self.fail(f"protocol: the seed {both.pop()} is a reported one", "another one")
-        metric = given.metric or next(iter(written.metrics), "")
-        if not metric:
-            raise self.fail("protocol does not say by which score to choose", "by: val/loss, or metrics: [val/loss]")
-        higher = direction_by_words(metric) if given.higher_is_better is None else given.higher_is_better
+        metric, higher = given.metric, given.higher_is_better
+        higher = direction_by_words(metric) if higher is None else higher
         if higher is None:
             raise self.fail(f"protocol: nothing says whether more of {metric} is better", "higher_is_better: true")
         at = self.settings(given.at)
@@ -232,7 +231,7 @@ class _Reader:
                     f"protocol: at names {key} {as_argument(value)}", "a value of an axis of product or zip"
                 )
         key = plain_key(given.key, str(self.path))
-        return msgspec.structs.replace(given, key=key, metric=metric, higher_is_better=higher, at=at)
+        return msgspec.structs.replace(given, key=key, higher_is_better=higher, at=at)
 
 
 def plain_key(key: str, where: str) -> str:
@@ -268,14 +267,15 @@ def with_axes(file: GridFile, words: Sequence[str]) -> GridFile:
     """The grid file with its axes changed on the command line.
 
     A part's name on a grid whose axis is `config` is a value of that axis: `core+=MyCore` lays `model.core: MyCore`
-    over the base, in the place of a file.
+    over the base, in the place of a file. So is one of the setting that a protocol chooses.
     """
     for word in words:
         matched = re.fullmatch(r"([A-Za-z_][\w.]*)(\+?)=(.+)", word, re.DOTALL)
         values = parse_yaml(f"[{matched[3]}]", f"--axis {word}") if matched else []
         if matched is None or not values:
             raise UserError(lines(f"--axis {word} is no change of an axis", expected=_AXIS))
-        axes = [*file.product, *file.listed]
+        protocol = file.protocol
+        axes = [*file.product, *file.listed, *([protocol.key] if protocol else [])]
         whole = {short: key for key, short in short_keys(axes).items()} | {key: key for key in axes}
         name = matched[1]
         key = whole.get(name) or whole.get(f"model.{name}") or f"model.{name}"
@@ -285,7 +285,11 @@ def with_axes(file: GridFile, words: Sequence[str]) -> GridFile:
             key, values = CONFIG, [Alternative({key: value}, as_label(value)) for value in values]
         elif key not in axes:
             raise UserError(f"--axis {name}: {file.path} has no such axis; it has {listing(axes)}")
-        if key in file.product:
+        if protocol and key == protocol.key:
+            kept = [*protocol.candidates] if matched[2] else []
+            candidates = [*kept, *(value for value in values if value not in kept)]
+            file = replace(file, protocol=msgspec.structs.replace(protocol, candidates=candidates))
+        elif key in file.product:
             kept = [*file.product[key]] if matched[2] else []
             new = [value for value in values if value not in kept]
             file = replace(file, product={**file.product, key: [*kept, *new]})

@@ -120,7 +120,11 @@ def choice_lines(grid: Grid, found: Sequence[Choice]) -> Iterator[str]:
             what = f"{key} is not chosen yet"
         mean = "mean " if len(protocol.seeds) > 1 else ""
         given = ", ".join(f"{value}: {text}" for value, text in zip(values, texts, strict=True))
-        yield f"{choice.label}: {what} ({mean}{protocol.metric} at {given})"
+        numbers = sorted(value for value in choice.values(protocol) if isinstance(value, int | float))
+        chosen = None if choice.chosen is None else choice.values(protocol)[choice.chosen]
+        is_at_end = len(numbers) > 2 and chosen in (numbers[0], numbers[-1])
+        beyond = f"; an end of the range: go on with --axis {key}+=VALUE" if is_at_end else ""
+        yield f"{choice.label}: {what} ({mean}{protocol.metric} at {given}){beyond}"
 
 
 def protocol_record(grid: Grid, found: Sequence[Choice]) -> dict[str, Any] | None:

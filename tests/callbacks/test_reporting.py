@@ -106,12 +106,14 @@ def test_evaluation_is_written_beside_the_run_and_leaves_its_record_alone(
         loggers, callbacks = evaluation_parts(folder.path, subcommand)
         trainer = make_trainer(loggers, callbacks)
         checkpoint = str(folder.last_checkpoint())
-        getattr(trainer, subcommand)(TinyTask(), loader(16), ckpt_path=checkpoint, weights_only=True)
+        task = TinyTask()
+        task.eval_window = 6  # of the run's own configuration: no setting names it
+        getattr(trainer, subcommand)(task, loader(16), ckpt_path=checkpoint, weights_only=True)
     written = sorted(folder.path.glob(f"{subcommand}-*.json"))
     assert len(written) == 2
     record = json.loads(written[0].read_text())
     assert record["run"] == folder.info["id"]
-    assert record["checkpoint"] == checkpoint
+    assert (record["checkpoint"], record["settings"], record["eval_window"]) == (checkpoint, {}, 6)
     pictures = [f"clip{index:04d}.png" for index in range(16)] if subcommand == "predict" else ["clips.png"]
     # each of the two has a folder of its own, of the name of its record
     for record_file in written:

@@ -141,7 +141,7 @@ def test_a_grid_has_its_reported_points_its_metrics_and_its_protocol(tmp_path, m
     assert comparison.rows[0].success == (1, 1)
     told = " ".join(comparison.notes)
     assert "chosen for each row from 1, 2, 3 by val/iou, with seed 9" in told
-    assert "chosen at an end of the range, so that the best may lie beyond it: RIM (3)" in told
+    assert "chosen at an end of the range: go on with grid run --axis model.optimizer.lr+=VALUE: RIM (3)" in told
 
 
 def test_runs_written_as_csv_are_read_again(tmp_path):

@@ -144,6 +144,17 @@ def test_a_rate_that_is_added_is_tried_and_nothing_else_is_run_again(workspace):
     assert trained() == before | dict.fromkeys(new, 1)
 
 
+def test_a_best_rate_at_an_end_is_said_and_the_range_goes_on_until_it_is_inside(workspace, capsys):
+    stand_in_grid.write_protocol(workspace, widths=(3,), rates=(0.1, 0.2, 0.3))
+    assert run(["grid", "run", "widths.yaml"]) == 0
+    assert "0.3: 3.9); an end of the range: go on with --axis lr+=VALUE" in capsys.readouterr().out
+    before = trained()
+    assert run(["grid", "run", "widths.yaml", "--axis", "lr+=0.4"]) == 0
+    assert "an end of" not in capsys.readouterr().out
+    assert trained() == before | {"dim=3,lr=0.4,seed=9": 1}
+    assert record()["protocol"]["values"] == [0.1, 0.2, 0.3, 0.4]
+
+
 def test_a_rate_that_diverges_counts_as_worst(workspace, capsys):
     stand_in_grid.write_protocol(workspace)
     stand_in_grid.fault(workspace, 1, 9, "diverge").rename("faults/1-9-0.1")
@@ -251,14 +262,14 @@ def test_a_protocol_that_cannot_be_is_refused(workspace, protocol, words):
 def test_without_more_words_the_protocol_is_the_usual_one(workspace):
     stand_in_grid.write_grid(workspace, (1, 2), seeds=5)
     file = workspace / "widths.yaml"
-    file.write_text(file.read_text() + "metrics: [val/rollout_mse, val/loss]\nprotocol: true\n")
+    file.write_text(file.read_text() + "metrics: [val/fg_ari]\nprotocol: true\n")
     protocol = read_grid_file(file).protocol
     assert protocol is not None
-    assert (protocol.key, protocol.seeds) == ("model.optimizer.lr", (1000,))
-    assert (protocol.metric, protocol.higher_is_better) == ("val/rollout_mse", False)
+    assert (protocol.key, protocol.seeds) == ("model.optimizer.lr", (1000, 1001))
+    assert (protocol.metric, protocol.higher_is_better) == ("val/loss", False)
     grid = expand(read_grid_file(file))
-    assert len(grid.points) == 2 * 3
-    assert len(grid.candidates) == 2 * 3 * (1 + 5)
+    assert len(grid.points) == 2 * 3 * 2
+    assert len(grid.candidates) == 2 * 3 * (2 + 5)
 
 
 class TestAxes:

@@ -14,13 +14,14 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import yaml
 from scipy.stats import ttest_1samp, ttest_ind
-from tables import RECORDS, read_records
+from tables import RECORDS, baselines, read_records
 
 from slotbench.comparison.statistics import holm
 
@@ -48,8 +49,15 @@ def contrasts(name: str, study: Mapping[str, Any]) -> pd.DataFrame:
     """The comparisons of a study, tested."""
     runs = runs_of(study)
     rows = []
-    for given in study["scores"]:
-        for pair in given["pairs"]:
+    models = [name for name, side in study["sides"].items() if isinstance(side, dict)]
+    asked = [
+        ({**given, "metric": metric}, score, number if len(given["metrics"]) > 1 else None)
+        for given in study["scores"]
+        for number, (score, metric) in enumerate(given["metrics"].items())
+    ]
+    families = []
+    for given, score, family in asked:
+        for pair in combinations(models, 2) if given["pairs"] == "all" else given["pairs"]:
             first, second = (of_side(study["sides"][side], given, runs) for side in pair)
             if len(first) < 2 or not len(second):
                 raise SystemExit(f"{name}: {' or '.join(pair)} has too few runs with {given['metric']}")
@@ -57,20 +65,25 @@ def contrasts(name: str, study: Mapping[str, Any]) -> pd.DataFrame:
             test = ttest_1samp(first, second.iloc[0]) if single else ttest_ind(first, second, equal_var=False)
             interval = test.confidence_interval()
             shift = second.iloc[0] if single else 0.0
-            row = {"study": name, "score": given["score"]}
+            row = {"study": name, "score": score}
             for place, side, values in zip(("first", "second"), pair, (first, second), strict=True):
                 row |= {place: side, f"{place}_mean": values.mean(), f"{place}_std": values.std()}
                 row[f"{place}_n"] = len(values)
             row |= {"difference": first.mean() - second.mean(), "low": interval.low - shift}
             rows.append(row | {"high": interval.high - shift, "p": test.pvalue})
-    found = pd.DataFrame(rows)
-    return found.assign(p_holm=holm(found["p"]))
+            families.append(family)
+    found, family = pd.DataFrame(rows), pd.Series(families, dtype=float)
+    each = [found["p"][family.isna() | (family == number)] for number in family.dropna().unique()] or [found["p"]]
+    corrected = pd.concat([pd.Series(holm(p), p.index) for p in each])
+    return found.assign(p_holm=corrected.groupby(level=0).max())
 
 
 def of_side(side: Mapping[str, Any] | str, given: Mapping[str, Any], runs: pd.DataFrame) -> pd.Series:
     """The scores of a side, one a run; the one score of a predictor that learns nothing."""
     if side == "no change":
         return pd.Series([0.0])
+    if side == "strongest baseline":
+        return pd.Series([max(baselines(runs, given["metric"])[0].values())])
     for key, value in (given.get("where", {}) | (side if isinstance(side, dict) else {})).items():
         typed = json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value).strip('"')
         runs = runs[runs[key].isna() if value is None else runs[key].astype(str) == typed]
@@ -90,15 +103,18 @@ def runs_of(study: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def slot_counts(name: str) -> pd.DataFrame:
-    """Runs with other slots in the test than in training: "own, 7", "full set, 7", and the change from their own."""
+    """Runs with other slots in the test than in training: "ari, own, 7", "ari, full set, 7", and the change from their own."""
     scores = pd.read_csv(RECORDS / name, dtype={"num_objects": str})
     runs = ["run", "aggregation", "trained_slots", "num_objects"]
-    wide = scores.pivot_table(index=runs, columns=["set", "slots"], values="fg_ari")
-    own = wide["own"]
-    trained = [own.loc[index, index[2]] for index in own.index]
-    changes = own.sub(trained, axis=0).add_prefix("change to ")
-    wide.columns = [f"{name}, {slots}" for name, slots in wide.columns]
-    frame = pd.concat([wide, changes], axis=1).reset_index()
+    parts = []
+    for score in ("fg_ari", "ari", "miou"):
+        wide = scores.pivot_table(index=runs, columns=["set", "slots"], values=score)
+        own = wide["own"]
+        trained = [own.loc[index, index[2]] for index in own.index]
+        parts.append(own.sub(trained, axis=0).add_prefix(f"{score}, change to "))
+        wide.columns = [f"{score}, {name}, {slots}" for name, slots in wide.columns]
+        parts.append(wide)
+    frame = pd.concat(parts, axis=1).reset_index()
     return frame.rename(columns={"trained_slots": "trained", "num_objects": "objects"})
 
 

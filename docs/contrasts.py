@@ -103,7 +103,7 @@ def runs_of(study: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def slot_counts(name: str) -> pd.DataFrame:
-    """Runs with other slots in the test than in training: "ari, own, 7", "ari, full set, 7", and the change from their own."""
+    """Runs with other slots than in training: "ari, own, 7", "ari, full set, 7", and the change from their own."""
     scores = pd.read_csv(RECORDS / name, dtype={"num_objects": str})
     runs = ["run", "aggregation", "trained_slots", "num_objects"]
     parts = []

@@ -1,4 +1,4 @@
-"""Makes the tables of docs/results/*.md again, from the records of the studies in experiments/grids/records.
+"""Makes the tables of docs/results.md and docs/results/*.md again, from the records in experiments/grids/records.
 
     python docs/tables.py [--check] [PAGE ...]
 
@@ -10,8 +10,9 @@ has the columns, each as HEAD = COLUMN with an arrow behind a score, or as one o
     <!-- end of table -->
 
 Runs that agree in the settings among the columns are a row, with mean and standard deviation of their scores; what
-learns nothing stands above them. The first score sorts, or the one behind `by`. `competence NAME` and `identity FRAMES`
-in place of a file are tables of their own. With --check nothing is written, and the exit code is 1 if one would change.
+learns nothing stands above them. The first score sorts, or the one behind `by`. `competence NAME`, `identity FRAMES`
+and `cost` in place of a file are tables of their own. With --check nothing is written, and the exit code is 1 if one
+would change.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ TABLE = re.compile(
     r"(?P<before>.*?)(<!-- end of table -->)",
     re.DOTALL,
 )
+ONCE = ("model.core", "seed", "steps", "hours", "seconds_per_step", "parameters")  # one training, in two studies
 FACTS = ("grid", "point", "seed", "reported", "state", "steps", "hours", "seconds_per_step", "parameters")
 AGREE = 0.05  # what learns nothing scores the same in all runs but for its clips
 SETTLED = 0.02
@@ -46,7 +48,7 @@ SETTLED = 0.02
 def main() -> int:
     """Makes every table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    pages = sorted((DOCS / "results").glob("*.md"))
+    pages = [DOCS / "results.md", *sorted((DOCS / "results").glob("*.md"))]
     parser.add_argument("pages", nargs="*", type=Path, default=pages, metavar="PAGE", help="default: all of them")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a table would change")
     args = parser.parse_args()
@@ -73,6 +75,8 @@ def table(source: str, columns: str = "") -> str:
         return competence(rest)
     if kind == "identity":
         return identity(int(rest))
+    if kind == "cost":
+        return cost()
     where, _, by = rest.partition("by ")
     frame = read_records(kind)
     frame = frame[frame["reported"]]
@@ -153,6 +157,15 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], texts: int) ->
     """A table, of which so many columns are text."""
     rule = "|" + "---|" * texts + "---:|" * (len(heads) - texts)
     return "\n".join([f"| {' | '.join(heads)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def cost() -> str:
+    """How many trainings the records hold, and how long they took; one that is in two studies counts once."""
+    studies = [path.name for path in sorted(RECORDS.glob("*.csv")) if "hours" in pd.read_csv(path, nrows=0)]
+    hours = pd.concat(map(read_records, studies)).drop_duplicates(ONCE)["hours"]
+    heads = ["trainings", "hours", "median, minutes", "longest, minutes"]
+    cells = (len(hours), hours.sum(), 60 * hours.median(), 60 * hours.max())
+    return markdown(heads, [[f"{cell:.0f}" for cell in cells]], 0)
 
 
 def competence(study: str) -> str:

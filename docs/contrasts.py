@@ -74,7 +74,7 @@ def contrasts(name: str, study: Mapping[str, Any]) -> pd.DataFrame:
             families.append(family)
     found, family = pd.DataFrame(rows), pd.Series(families, dtype=float)
     each = [found["p"][family.isna() | (family == number)] for number in family.dropna().unique()] or [found["p"]]
-    corrected = pd.concat([pd.Series(holm(p), p.index) for p in each])
+    corrected = pd.concat(map(holm, each))
     return found.assign(p_holm=corrected.groupby(level=0).max())
 
 

@@ -100,8 +100,8 @@ def export_checkpoint(
         export_checkpoint(folder / TOKENIZER, tokenization, load_checkpoint(checkpoint), checkpoint)
         arguments["tokenizer_run"] = TOKENIZER
     used = None
-    if (network := arguments.get("features")) is not None:
-        place = weights_argument(network["init_args"])
+    network = arguments.get("features")
+    if network is not None and (place := weights_argument(network["init_args"])) is not None:
         used = str(network["init_args"][place])
         there = Path(begun_in or ".") / Path(used).expanduser()
         used = str(there) if there.exists() else used

@@ -90,3 +90,14 @@ def test_a_run_with_a_frozen_network_keeps_nothing_of_it_and_is_loaded_with_its_
     assert (folder / "run.json").read_text() == record
     vit_folder(tmp_path / "small")
     assert run(longer) == 0
+
+
+def test_a_model_on_features_that_are_drawn_is_exported_whole(videos, tmp_path):
+    data = ["--data=VideoFolder", f"--data.path={videos}", "--data.num_frames=2", "--data.eval_frames=2"]
+    data += ["--data.resolution=8", "--data.loader.batch_size=2", "--features=RandomViT", "--model.features.seed=3"]
+    folder, out = tmp_path / "run", tmp_path / "out"
+    assert run(["fit", *PARTS, *data, *SHORT, f"--run_dir={folder}"]) == 0
+    assert run(["export", str(folder), "--out", str(out)]) == 0
+    trained = SlotAutoencoding.load_from_checkpoint(folder / "checkpoints" / "last.ckpt", weights_only=True).eval()
+    read, frames = slotbench.from_pretrained(out), torch.rand(1, 2, 3, 8, 8)
+    assert torch.equal(read.extractor(frames), trained.extractor(frames))

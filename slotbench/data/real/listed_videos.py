@@ -19,18 +19,7 @@ __all__ = ["ListedVideos"]
 
 
 class ListedVideos(StoredVideos):
-    """Videos that the lists of a release name; a subclass opens those of a split in `listed`.
-
-    Args:
-        path: the folder of the release.
-        num_frames: frames of a training clip, cut out of a video at random.
-        eval_frames: frames of a validation or test clip; null for whole videos of any lengths, one in a batch.
-        resolution: pixels per side, or [height, width].
-        fit: how frames get these proportions, as in `VideoFolder`.
-        stride: reads every `stride`-th frame.
-        first_videos: validates and tests on so many videos, the first of the list; null for all.
-        loader: batches, workers, sizes and seed.
-    """
+    """Videos that the lists of a release name; a subclass opens those of a split in `listed`, and has its arguments."""
 
     def __init__(
         self,

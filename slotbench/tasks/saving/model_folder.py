@@ -22,7 +22,7 @@ from torch import Tensor
 
 from slotbench import registry
 from slotbench.configurations import may_be_path
-from slotbench.errors import FileError, UserError, lines
+from slotbench.errors import FileError, UserError, lines, listing
 from slotbench.io import dump_json, read_record, write_atomically
 from slotbench.pretrained import EXTRACTORS
 from slotbench.tasks.saving.saved_arguments import built_arguments, find_class
@@ -109,37 +109,40 @@ def read_model(folder: Path, features: str | Path | None = None) -> Task:
     return built.eval()
 
 
-def weights_argument(arguments: Mapping[str, Any]) -> str:
-    """The argument of a feature extractor that says where its weights are."""
-    return "path" if "path" in arguments else "weights"
+def weights_argument(arguments: Mapping[str, Any]) -> str | None:
+    """The argument of a feature extractor that says where its weights are; None for one that draws them."""
+    return next((name for name in ("path", "weights") if name in arguments), None)
 
 
 def _named_weights(features: Mapping[str, Any]) -> dict[str, Any]:
     """A feature extractor with the name of its weights in the place of where they lie."""
     name = find_class(str(features["class_path"]), "features").__name__
     arguments = dict(features.get("init_args") or {})
-    if name not in EXTRACTORS.values() or "weights_sha256" not in arguments:
-        raise UserError(f"the model reads features of {name}; only {' and '.join(EXTRACTORS.values())} can be exported")
     place = weights_argument(arguments)
-    given = str(arguments[place])
-    if place == "path" or Path(given).expanduser().exists() or not _ON_THE_HUB.fullmatch(given):
-        arguments[place] = Path(given).expanduser().resolve().name
+    if name not in EXTRACTORS.values() or (place is not None and "weights_sha256" not in arguments):
+        raise UserError(
+            f"the model reads features of {name}; only those of {listing(EXTRACTORS.values())} are exported"
+        )
+    if place is not None:
+        given = str(arguments[place])
+        if place == "path" or Path(given).expanduser().exists() or not _ON_THE_HUB.fullmatch(given):
+            arguments[place] = Path(given).expanduser().resolve().name
     return {"class_path": name, "init_args": arguments}
 
 
 def _found_weights(features: Mapping[str, Any], given: str | Path | None) -> dict[str, Any]:
-    """The extractor with the weights that are given, or by their name on the Hub."""
+    """The extractor with the weights that are given, or by their name on the Hub, or drawn."""
     paths = {name: f"{module}.{name}" for module, name in EXTRACTORS.items()}
     arguments = dict(features["init_args"])
     place = weights_argument(arguments)
-    if given is None and not _ON_THE_HUB.fullmatch(arguments[place]):
+    if place is not None and given is None and not _ON_THE_HUB.fullmatch(arguments[place]):
         raise FileError(
             f"it reads features of a network that it does not bring along, {arguments[place]} (SHA-256 "
             f"{arguments['weights_sha256']}): expected slotbench.from_pretrained(..., features=PATH), where that lies"
         )
     return {
         "class_path": paths[features["class_path"]],
-        "init_args": arguments | ({place: str(given)} if given else {}),
+        "init_args": arguments | ({place: str(given)} if place is not None and given else {}),
     }
 
 

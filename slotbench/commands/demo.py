@@ -1,4 +1,4 @@
-"""`slotbench demo`: the trained models that come along, on clips that they have never seen, as pictures and GIFs."""
+"""`slotbench demo`: the trained models that come along, on clips that they have never seen, as pictures and a GIF."""
 
 from __future__ import annotations
 
@@ -31,15 +31,21 @@ def main(command: str, arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     expect("model", given.models, known)
     from slotbench.callbacks.media import made_by, write_gif, write_image
+    from slotbench.figures.sheets import stacked_strips
 
+    strips = {}
     for name in given.models or known:
         print(f"\n{name}: {SUMMARIES.get(name, '')}")
-        _print_scores(known[name])
+        merits = _merits(known[name])
+        print(*(f"  {merit}" for merit in merits), sep="\n")
         task, clips = _model(known[name], given.seed)
         for title, picture in made_by(task, "pictures", clips).items():
             print(f"  {write_image(given.out / f'{name}_{title}', picture)}")
-        for title, video in made_by(task, "videos", clips.map(lambda value: value[:1])).items():
-            print(f"  {write_gif(given.out / f'{name}_{title}.gif', video)}")
+        (video,) = made_by(task, "videos", clips.map(lambda value: value[:1])).values()
+        strips[f"{name}: {merits[0]}"] = video
+    print(
+        f"\n{write_gif(given.out / 'demo.gif', stacked_strips(strips))}: a new clip of each, the best baseline beside"
+    )
     name = next(iter(given.models or known))
     print(f'\nto use one: slotbench.from_pretrained("{name}"); its card: {known[name] / "README.md"}')
     print("to train one: slotbench fit --config experiments/blinking_balls.yaml")
@@ -69,14 +75,15 @@ def _model(folder: Path, seed: int) -> tuple[Any, VideoBatch]:
         return task, stored_clips(folder)
 
 
-def _print_scores(folder: Path) -> None:
-    """Scores of the model's card, each beside the best baseline."""
+def _merits(folder: Path) -> list[str]:
+    """Scores of the model's card, each beside the best baseline, if it has any; the first is its figure of merit."""
     from slotbench.metric_info import score_text
 
-    evaluation = read_json_object(folder / "record.json")["evaluation"]
+    evaluation, found = read_json_object(folder / "record.json")["evaluation"], []
     for headline in evaluation["headlines"]:
         name, baselines = headline["metric"], headline["baselines"]
         if name.endswith(_SCORES):
             best = (max if headline["higher_is_better"] else min)(baselines, key=baselines.__getitem__, default=None)
             beside = f" ({best}: {score_text(baselines[best])})" if best is not None else ""
-            print(f"  {headline['label']} {score_text(evaluation['metrics'][name])}{beside}")
+            found.append(f"{headline['label']} {score_text(evaluation['metrics'][name])}{beside}")
+    return found

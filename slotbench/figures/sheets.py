@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from slotbench.figures.painting import Colour, Painted, resize
 
-__all__ = ["DIM", "Entry", "Row", "contact_sheet", "film_strip", "legend"]
+__all__ = ["DIM", "Entry", "Row", "contact_sheet", "film_strip", "legend", "stacked_strips"]
 
 Entry = tuple[Colour | None, str]
 """A text of a legend, and the colour of the patch before it, if it has one."""
@@ -21,7 +21,7 @@ DIM: Colour = (70, 70, 70)
 
 _CELL, _GAP, _LABEL, _MARGIN, _BAR, _GROUND, _INK = 96, 6, 18, 66, 12, (250, 250, 250), (60, 60, 60)
 _LINE, _PATCH, _SPACE, _SIDE = 16, 8, 10, 5
-_BAND = 14
+_BAND, _LIGHT, _DARK = 14, (230, 230, 230), (0, 0, 0)
 
 
 class Row(NamedTuple):
@@ -75,12 +75,26 @@ def film_strip(
     font = ImageFont.load_default(11)
     lefts = [1 + column * (width + 1) for column in range(len(panels))]
     for left, name in zip(lefts, panels, strict=True):
-        draw.text((left + width // 2, _BAND // 2), name, fill=(230, 230, 230), font=font, anchor="mm")
+        draw.text((left + width // 2, _BAND // 2), name, fill=_LIGHT, font=font, anchor="mm")
     strips = np.repeat(np.asarray(blank)[None], time, axis=0)
     strips[:, _BAND:] = np.array(borders or [DIM] * time, dtype=np.uint8)[:, None, None]
     for left, video in zip(lefts, panels.values(), strict=True):
         strips[:, _BAND + 1 : _BAND + 1 + height, left : left + width] = video
     return strips
+
+
+def stacked_strips(
+    strips: Mapping[str, UInt8[np.ndarray, "time height width 3"]],
+) -> UInt8[np.ndarray, "steps sheet_height sheet_width 3"]:
+    """Videos below one another, each with its title above, all for as long as the longest: their frames are held."""
+    steps, width = max(map(len, strips.values())), max(strip.shape[2] for strip in strips.values())
+    rows = []
+    for title, strip in strips.items():
+        held = strip[np.arange(steps) * len(strip) // steps]
+        above = legend([(None, title)], width, _DARK, _LIGHT, sharp=True)
+        rows += [np.broadcast_to(above, (steps, *above.shape))]
+        rows += [np.pad(held, ((0, 0), (0, _GAP), (0, width - strip.shape[2]), (0, 0)))]
+    return np.concatenate(rows, axis=1)
 
 
 def legend(entries: Sequence[Entry], width: int, ground: Colour, ink: Colour, sharp: bool = False) -> Painted:

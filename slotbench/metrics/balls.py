@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
+from torch.nn import functional as F
 from torchmetrics import Metric
 
 from slotbench.interfaces import AnswerScores, VideoBatch
@@ -19,7 +20,7 @@ from slotbench.metrics.label_scores import LabelCounts
 from slotbench.metrics.means import Mean
 from slotbench.metrics.scores import Scores
 
-__all__ = ["BallAccuracy", "BallIoU", "BallScores", "ball_classes", "ball_votes"]
+__all__ = ["BallAccuracy", "BallIoU", "BallScores", "ball_classes", "ball_votes", "last_colours_seen"]
 
 BACKGROUND, WHITE = 0, 1
 
@@ -226,6 +227,13 @@ class BallScores(Scores, AnswerScores):
         if truth.masks_before is not None:
             copied = self.metric(Reference("baseline", "ball_iou", "copy the last mask"), BallIoU, image)
             copied.update(truth.masks_before, image)
+
+
+def last_colours_seen(batch: VideoBatch) -> Integer[Tensor, "batch height width"]:
+    """The baseline as a class image: each ball where it is at the last target, in the last colour that it showed."""
+    classes = F.pad(batch.objects["last"][:, -1].long(), (1, 0), value=BACKGROUND)
+    masks = batch.require("target_masks")[:, -1].long()
+    return classes.gather(1, masks.flatten(1)).view_as(masks)
 
 
 class _Truth:

@@ -24,6 +24,7 @@ from slotbench.metrics.linked_segments import linked_labels
 
 __all__ = [
     "FEATURE_SEGMENTATIONS",
+    "POSITION_WEIGHT",
     "cells_to_pixels",
     "cluster_features",
     "feature_segmentations",
@@ -43,6 +44,9 @@ Labels = Integer[Tensor, "batch time height width"]
 FEATURE_SEGMENTATIONS = ("k-means features", "k-means features, clip", "k-means features, linked")
 """The names in `feature_segmentations`."""
 
+POSITION_WEIGHT = 1.5
+"""Of a pixel's place beside its colour in "k-means colour + position"."""
+
 _STARTS, _ROUNDS, _MOST_POINTS, _MOST_FRAMES = 2, 20, 16_384, 64
 
 
@@ -50,7 +54,7 @@ def simple_segmentations(frames: Frames, num_slots: int) -> dict[str, Labels]:
     """Baselines of a model with `num_slots` slots: label maps by name.
 
     "one slot", "stripes", "grid RxC" with the rows and columns of `nearest_grid`, "k-means colour", and "k-means colour
-    + position" with a weight of 1.5 for positions.
+    + position" with a weight of `POSITION_WEIGHT` for positions.
 
     Example:
         >>> list(simple_segmentations(torch.rand(1, 2, 3, 8, 8), num_slots=7))
@@ -71,7 +75,7 @@ def _segmentations(num_slots: int) -> dict[str, Callable[[Frames], Labels]]:
         "stripes": partial(stripe_labels, num_slots=num_slots),
         f"grid {rows}x{cols}": partial(grid_labels, rows=rows, cols=cols),
         "k-means colour": partial(kmeans_labels, num_slots=num_slots, position_weight=0.0),
-        "k-means colour + position": partial(kmeans_labels, num_slots=num_slots, position_weight=1.5),
+        "k-means colour + position": partial(kmeans_labels, num_slots=num_slots, position_weight=POSITION_WEIGHT),
     }
 
 

@@ -27,7 +27,12 @@ from slotbench.interfaces import (
 )
 from slotbench.metrics.contingency import masks_to_labels, resized_masks
 from slotbench.metrics.discovery_scores import DiscoveryScores
-from slotbench.metrics.segmentation_baselines import cells_to_pixels, cluster_features
+from slotbench.metrics.segmentation_baselines import (
+    POSITION_WEIGHT,
+    cells_to_pixels,
+    cluster_features,
+    kmeans_labels,
+)
 from slotbench.pretrained.feature_extractor import FeatureExtractor
 from slotbench.tasks.slot_task import SlotTask, frame_by_frame, may_be_cut
 
@@ -194,12 +199,15 @@ class AutoencodingTask(SlotTask, Segmenter):
         }
 
     def _clusters(self, out: Autoencoded, batch: VideoBatch) -> Tensor | None:
-        """k-means on the features of each clip, by the numbers of the slots that its clusters are most like."""
-        if not self.learns_features or out.masks is None:
+        """k-means of each clip, on what is read, by the numbers of the slots that its clusters are most like."""
+        if out.masks is None:
             return None
         slots, size = out.masks.shape[2], frame_size(batch)
-        cells = cluster_features(out.read.frames, slots).cpu()
-        pairs = zip(cells_to_pixels(cells, size).long(), masks_to_labels(out.masks, size).cpu(), strict=True)
+        if self.learns_features:
+            clusters = cells_to_pixels(cluster_features(out.read.frames, slots).cpu(), size).long()
+        else:
+            clusters = kmeans_labels(batch.pixels, slots, POSITION_WEIGHT).cpu()
+        pairs = zip(clusters, masks_to_labels(out.masks, size).cpu(), strict=True)
         return torch.stack([slots_of_clusters(clip, labels, slots)[clip] for clip, labels in pairs])
 
     def _decode(self, batch: VideoBatch, read: VideoBatch, out: CoreOutput) -> Autoencoded:

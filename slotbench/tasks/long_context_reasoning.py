@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import AdamW
 
-from slotbench.figures.painting import paint_classes, paint_slots
-from slotbench.figures.sheets import Row, contact_sheet
+from slotbench.figures.painting import Painted, paint_classes, paint_slots, resize, size_within
+from slotbench.figures.sheets import Row, contact_sheet, film_strip
 from slotbench.interfaces import DataSpec, Decoded, Reasoner, State, VideoBatch, detach_state
-from slotbench.metrics.balls import BallScores
+from slotbench.metrics.balls import BallScores, last_colours_seen
 from slotbench.metrics.contingency import masks_to_labels
 from slotbench.metrics.scores import Score
 from slotbench.nn.distributed import sum_over_processes
@@ -26,6 +26,9 @@ from slotbench.tasks.part_checks import check_logits
 from slotbench.tasks.slot_task import SlotTask
 
 __all__ = ["LongContextReasoning"]
+
+# of a video: limits of a panel's longer side in pixels, and for how many of its frames the context is shown
+_IN_VIDEO, _TICKS = (128, 224), 30
 
 
 class LongContextReasoning(SlotTask, Reasoner):
@@ -156,24 +159,40 @@ class LongContextReasoning(SlotTask, Reasoner):
         return found if decoded.masks is None else found | {"masks": decoded.masks[:, -1]}
 
     def pictures(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """One sheet, a row per clip: context frames, target, prediction, and which slot painted each pixel."""
+        """A row per clip: context frames, the panels of the answer, and which slot painted each pixel."""
+        frames, answers = self._shown(batch)
+        rows = [Row("", [*frames[i], *(images[i] for images in answers.values())]) for i in range(len(batch))]
+        return {"predictions": contact_sheet(rows, [f"context {i + 1}" for i in range(frames.shape[1])] + [*answers])}
+
+    def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
+        """Of each clip, side by side: context frames, then the answer beside the target and a baseline, held longer."""
+        frames, answers = self._shown(batch)
+        size, hold = size_within(torch.from_numpy(frames[0, 0, ..., 0]), *_IN_VIDEO), max(1, _TICKS // frames.shape[1])
+        found = {}
+        for i, context in enumerate(frames):
+            unknown = [np.zeros_like(context[0])] * len(context)
+            panels = {"context": [*context, context[-1]]}
+            panels |= {name: [*unknown, images[i]] for name, images in answers.items()}
+            enlarged = {name: np.stack([resize(one, size) for one in video]) for name, video in panels.items()}
+            found[f"prediction_{i}"] = film_strip(enlarged).repeat([hold] * len(context) + [3 * hold], axis=0)
+        return found
+
+    def _shown(self, batch: VideoBatch) -> tuple[np.ndarray, dict[str, list[Painted]]]:
+        """The context frames "batch frames height width 3", and by name the images of the last target of each clip."""
         with self.deterministic_sampling(batch, 0):
             decoded = self(batch)
         predicted = decoded.reconstruction[:, -1].argmax(1)
         side = self.data_spec.input.patches_per_side
         whole = rearrange(batch.pixels, "b (f p q) c h w -> b f (p h) (q w) c", p=side, q=side)
-        frames = (whole.float() * 255).round().to(torch.uint8).cpu().numpy()
-        target = batch.require("target")[:, -1].long()
         palette = self.data_spec.target.palette or tuple((40 * c,) * 3 for c in range(self.num_classes))
-        labels = [f"context {i + 1}" for i in range(frames.shape[1])] + ["target", "prediction"]
-        labels += ["slots"] if decoded.masks is not None else []
-        rows = []
-        for i in range(len(batch)):
-            row = [*frames[i], paint_classes(target[i], palette), paint_classes(predicted[i], palette)]
-            if decoded.masks is not None:
-                row.append(paint_slots(masks_to_labels(decoded.masks[i, -1]), predicted[i]))
-            rows.append(Row("", row))
-        return {"predictions": contact_sheet(rows, labels)}
+        classes = {"target": batch.require("target")[:, -1].long(), "prediction": predicted}
+        if "last" in batch.objects:
+            classes["last colour seen"] = last_colours_seen(batch)
+        answers = {name: [paint_classes(one, palette) for one in images] for name, images in classes.items()}
+        if decoded.masks is not None:
+            slots = masks_to_labels(decoded.masks[:, -1])
+            answers["slots"] = [paint_slots(*both) for both in zip(slots, predicted, strict=True)]
+        return (whole.float() * 255).round().to(torch.uint8).cpu().numpy(), answers
 
 
 def _share_of_weight(own: Float[Tensor, ""]) -> Float[Tensor, ""]:

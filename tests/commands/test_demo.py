@@ -18,8 +18,9 @@ def test_a_model_is_drawn_on_new_clips(tmp_path, capsys):
     assert run(["demo", "blinking_balls_slotssm", "--out", str(tmp_path), "--seed", "5"]) == 0
     shown = capsys.readouterr().out
     assert "last colour seen" in shown
-    (picture,) = tmp_path.glob("*.png")
+    (picture,), (movie,) = tmp_path.glob("*.png"), tmp_path.glob("*.gif")
     assert str(picture) in shown
+    assert f"{movie}: a clip of each" in shown
     colours = {colour for _, colour in Image.open(picture).convert("RGB").getcolors(1 << 24) or ()}
     assert {(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (255, 0, 255)} & colours
 
@@ -37,9 +38,8 @@ def test_without_the_simulators_extra_stored_clips_are_drawn(tmp_path, capsys, m
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_every_model_is_shown_with_a_score_beside_a_baseline(name, capsys):
-    demo._print_scores(shipped()[name])
-    assert re.search(r"  \S.* \d+\.\d+ \(.+: \d+\.\d+\)\n", capsys.readouterr().out)
+def test_every_model_is_shown_with_a_score_beside_a_baseline(name):
+    assert re.fullmatch(r"\S.* \d+\.\d+ \(.+: \d+\.\d+\)", demo._merits(shipped()[name])[0])
 
 
 def test_an_unknown_model_is_refused_with_the_nearest(tmp_path, capsys):

@@ -9,7 +9,7 @@ from sklearn.metrics import jaccard_score
 
 from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.base import LoaderOptions, collate, to_unit_range
-from slotbench.metrics.balls import BallAccuracy, BallIoU, BallScores, ball_classes, ball_votes
+from slotbench.metrics.balls import BallAccuracy, BallIoU, BallScores, ball_classes, ball_votes, last_colours_seen
 
 EPISODES = 200
 
@@ -95,6 +95,10 @@ def scores_of(predicted, batch):
     scores = BallScores(7, BlinkingBalls(resolution=32, patches_per_side=1).spec.target.palette)
     scores.update(predicted, batch)
     return {name: float(value) for name, value in scores.compute().items()}
+
+
+def test_the_baseline_is_the_true_masks_in_the_colours_seen_last(batch):
+    assert torch.equal(last_colours_seen(batch), painted(batch, "last")[:, -1])
 
 
 def test_the_truth_scores_full_marks(batch):

@@ -9,6 +9,7 @@ from prediction_tasks import quiet_trainer
 
 from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.base import LoaderOptions
+from slotbench.metrics.balls import last_colours_seen
 from slotbench.registry import load
 from slotbench.tasks.long_context_reasoning import LongContextReasoning
 from slotbench.tasks.optimisation import WarmupCosine
@@ -145,9 +146,18 @@ def test_init_from_starts_from_another_runs_weights_and_says_what_matched(data, 
     assert len(task.weight_report.loaded) == len(source.state_dict())
 
 
-def test_pictures_show_context_target_prediction_and_slots(data, batch):
-    pictures = make_task(data).pictures(batch)
-    sheet = pictures["predictions"]
+def test_pictures_show_context_target_prediction_baseline_and_slots(data, batch):
+    task = make_task(data)
+    sheet = task.pictures(batch)["predictions"]
     assert sheet.dtype == "uint8"
     assert sheet.ndim == 3
-    assert sheet.shape[1] > 6 * 96  # three context frames, target, prediction, slots
+    assert 7 * 96 < sheet.shape[1] < 8 * 96  # three context frames, target, prediction, last colour seen, slots
+    videos = task.videos(batch)
+    assert len(videos) == len(batch)
+    video, side = videos["prediction_0"], 128
+    assert video.shape[2] == 5 * (side + 1) + 1
+    answer = (video != video[:1]).any((1, 2, 3)).nonzero()[0][-1]
+    baseline = video[answer, -side - 1 : -1, 1 + 3 * (side + 1) :][:, :side]
+    palette = torch.tensor(data.spec.target.palette, dtype=torch.uint8)
+    expected = palette[last_colours_seen(batch)[0]].numpy()
+    assert (baseline == expected.repeat(side // len(expected), 0).repeat(side // len(expected), 1)).all()

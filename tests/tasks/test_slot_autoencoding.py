@@ -16,7 +16,11 @@ from slotbench.figures.slot_panels import slot_video
 from slotbench.interfaces import DataSpec, VideoSpec
 from slotbench.metrics.discovery_scores import DiscoveryScores
 from slotbench.metrics.segmentation import FGARI, MatchedIoU
-from slotbench.metrics.segmentation_baselines import FEATURE_SEGMENTATIONS, feature_segmentations
+from slotbench.metrics.segmentation_baselines import (
+    FEATURE_SEGMENTATIONS,
+    feature_segmentations,
+    simple_segmentations,
+)
 from slotbench.registry import load
 
 MLPEncoder, MLPPatchDecoder = load("encoders", "MLPEncoder"), load("decoders", "MLPPatchDecoder")
@@ -151,7 +155,11 @@ def test_another_number_of_slots_at_test_time_is_decoded_and_scored(data):
 def test_pictures_and_videos_show_every_clip(data):
     task, batch = make_task(data), batch_of(data)
     with torch.no_grad():
-        pictures, videos = task.pictures(batch), task.videos(batch)
+        pictures, videos, out = task.pictures(batch), task.videos(batch), task.evaluate(batch)
+    clusters = simple_segmentations(batch.pixels, 3)["k-means colour + position"][0]
+    beside = slots_of_clusters(clusters, out.masks[0].argmax(1), 3)[clusters]
+    expected = slot_video(batch.pixels[0], task.frames(out.decoded)[0], out.masks[0], batch.masks[0], clusters=beside)
+    assert np.array_equal(videos["clip_0"], expected)
     assert list(pictures) == list(videos) == [f"clip_{i}" for i in range(4)]
     assert all(picture.ndim == 3 and picture.shape[-1] == 3 for picture in pictures.values())
     assert all(len(video) == 5 for video in videos.values())

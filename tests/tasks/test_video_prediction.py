@@ -3,12 +3,14 @@
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from prediction_tasks import PatchEncoder, TransformerDecoder, ball_clips, batch_of, make_task, quiet_trainer
 
 from slotbench.data.balls.blinking_balls import BlinkingBalls
 from slotbench.data.base import LoaderOptions
+from slotbench.figures.rollouts import rollout_video
 from slotbench.interfaces import Decoded, VideoBatch, VideoSpec
 from slotbench.metrics.frames import frame_mse, frame_psnr, frame_ssim
 from slotbench.registry import load, names
@@ -187,6 +189,19 @@ def test_the_test_also_scores_thresholded_feedback(data):
     logged = task.trainer.callback_metrics
     assert logged["test/rollout_mse_thresholded"] != logged["test/rollout_mse"]
     assert all(headline.metric.startswith("test/") for headline in task.headlines())
+
+
+def test_a_video_has_the_baseline_that_is_nearest_to_what_followed(data):
+    task, batch = make_task(data), batch_of(data)
+    still = replace(batch, frames=batch.frames[:, :1].expand_as(batch.frames))
+    dark = replace(batch, frames=torch.cat([batch.frames[:, : task.context], 0 * batch.frames[:, task.context :]], 1))
+    for clips, name, simple in ((still, "copy the last frame", still), (dark, "black", dark)):
+        with torch.no_grad():
+            video, decoded = task.videos(clips)["rollout_1"], task.rollout(clips)
+        true = clips.pixels[1, : task.context + task.horizon]
+        masks = None if decoded.masks is None else decoded.masks[1]
+        beside = (name, simple.pixels[1, task.context : task.context + task.horizon])
+        assert np.array_equal(video, rollout_video(true, decoded.reconstruction[1], masks, beside))
 
 
 def test_pictures_and_plots_are_pictures(data):

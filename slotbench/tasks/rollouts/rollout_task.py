@@ -276,17 +276,22 @@ class RolloutTask(SlotTask, Predictor):
         """Per clip what followed and what was predicted, and which slot painted each pixel; of a maze also its maps."""
         with self.deterministic_sampling(batch, 0):
             decoded = self.rollout(batch)
-        found = {"rollouts": rollout_sheet(batch.pixels, decoded, self.context)}
+        found = {"rollouts": rollout_sheet(batch.pixels, decoded, self.context, self._best_baseline(batch))}
         if has_maze(batch):
             found["maze"] = maze_maps(batch, decoded.reconstruction, self.context)
         return found
 
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
-        """Roll-outs of the first two clips, beside what really followed."""
+        """Roll-outs of the first two clips, beside what really followed and the baseline that is nearest to it."""
         clips = batch.map(lambda value: value[:2])
         with self.deterministic_sampling(clips, 0):
-            predicted, last = self.rollout(clips).reconstruction, self.context + self.horizon
-        return {f"rollout_{i}": rollout_video(clips.pixels[i, :last], predicted[i]) for i in range(len(clips))}
+            decoded, last = self.rollout(clips), self.context + self.horizon
+        name, simple = self._best_baseline(clips)
+        found = {}
+        for i, predicted in enumerate(decoded.reconstruction):
+            masks = None if decoded.masks is None else decoded.masks[i]
+            found[f"rollout_{i}"] = rollout_video(clips.pixels[i, :last], predicted, masks, (name, simple[i]))
+        return found
 
     def plots(self) -> dict[str, np.ndarray]:
         """Each score of the last evaluation by step of the horizon, and where pixels have one, by time out of view."""
@@ -316,13 +321,22 @@ class RolloutTask(SlotTask, Predictor):
     def _pixel_groups(self, batch: VideoBatch) -> dict[str, Tensor]:
         return {} if self._data is None else self._data.pixel_groups(batch, self.context, self.horizon)
 
+    def _baselines(self, batch: VideoBatch) -> dict[str, Tensor]:
+        """The frames that predictors make which learn nothing."""
+        simple = simple_predictions(batch.pixels[:, : self.context], self.horizon)
+        more = {} if self._data is None else self._data.baseline_predictions(batch, self.context, self.horizon)
+        return simple | more
+
+    def _best_baseline(self, batch: VideoBatch) -> tuple[str, Tensor]:
+        """The baseline with the least squared error on these clips, and its frames."""
+        true, baselines = self._future(batch), self._baselines(batch)
+        return min(baselines.items(), key=lambda named: float((named[1] - true).square().mean()))
+
     def _references(self, batch: VideoBatch) -> dict[str, Tensor]:
         """The frames that are scored beside the model's: baselines, and oracles where the data set has any."""
-        simple = simple_predictions(batch.pixels[:, : self.context], self.horizon)
-        knowing: dict[str, Tensor] = {}
+        simple, knowing = self._baselines(batch), dict[str, Tensor]()
         if self._data is not None:
-            knowing = self._data.oracle_predictions(batch, self.context, self.horizon)
-            simple |= self._data.baseline_predictions(batch, self.context, self.horizon)
+            knowing |= self._data.oracle_predictions(batch, self.context, self.horizon)
         if self.scores_of("test").objects is not None:
             # what one-step scores with the true frames as input stand beside; it reads what a roll-out must not
             knowing["previous true frame"] = batch.pixels[:, self.context - 1 : self.context + self.horizon - 1]

@@ -7,14 +7,15 @@ Streams 50 test videos of MOViLike of 96 frames through the last checkpoint of e
 scene in 96 frames and with one that stands still, and scores the decoder's masks on the first 6 to 96 frames: each slot
 by its number, and "linked", each slot of a frame named after that of the frame before which it overlaps most. PSB reads
 as many frames as in training, and with `window` empty all so far. A row per run, way, camera and length is added to the
-table; what it has is not done again. `--trackers` does the same for those that learn nothing; `--draw CLIP PNG` draws.
+table; what it has is not done again. `--trackers` does the same for those that learn nothing, and `--draw CLIP` draws
+one of the clips in place of all that, as PNG.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,12 @@ import torch
 import yaml
 from torch import Tensor
 
+from slotbench.callbacks.media import write_image
 from slotbench.config.run_loading import load_run
+from slotbench.data.base import collate
 from slotbench.evaluation.batches import batches_of, for_each_batch
+from slotbench.figures.painting import evenly_spaced, paint_frame, paint_objects, paint_slots_over, resize
+from slotbench.figures.sheets import Row, contact_sheet
 from slotbench.interfaces import VideoBatch, WindowedCore
 from slotbench.metrics.clip_scores import score_clips, summaries
 from slotbench.metrics.colour_tracker import colour_tracker_labels
@@ -107,10 +112,15 @@ def scored(task: Any, data: Any, ways: dict[str, tuple[bool, Labels]]) -> Iterat
         yield {"way": name, "clips": len(of_clips), "frames": length} | kept
 
 
+def config_of(run: Path) -> dict[str, Any]:
+    """The settings of a run."""
+    return yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+
+
 def of_run(run: Path, camera: str) -> Iterator[dict[str, Any]]:
     """Rows of a run: its slots by their numbers and linked, of PSB with a window and without."""
     opened = loaded(run, CAMERAS[camera])
-    task, config = opened.task, yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    task, config = opened.task, config_of(run)
     given = config["data"]["init_args"]
     about = {"name": type(task.core).__name__, "run": run.resolve().name, "seed": config["seed_everything"]}
     about |= {"training_frames": given["num_frames"], "training_orbit": given["orbit"], "camera": camera}
@@ -128,14 +138,50 @@ def of_trackers(run: Path, camera: str) -> Iterator[dict[str, Any]]:
         yield row | {"name": row["way"], "way": "slots", "camera": camera}
 
 
+def drawn(runs: Sequence[Path], clip: int) -> np.ndarray:
+    """Eight frames of a clip, the true objects, the slots of each run, by number and linked, and k-means, with HOTA."""
+    rows: list[Row] = []
+
+    def add(name: str, labels: Tensor, batch: VideoBatch) -> None:
+        tables = frame_tables(labels.unique(return_inverse=True)[1], batch.require("masks").long())[:, :, 0]
+        (scores,) = score_clips(tables, np.arange(tables.shape[-2]), Rules())
+        images = [paint_slots_over(batch.pixels[0, t], labels[0, t], (96, 96)) for t in shown]
+        rows.append(Row(f"{name}\nHOTA {scores.values['hota'][0]:.2f}", images))
+
+    for run in runs:
+        opened = loaded(run, CAMERAS["circling"])
+        opened.data.setup("test")
+        batch = opened.data.on_after_batch_transfer(collate([opened.data.dataset("test")[clip]]), 0)
+        shown = evenly_spaced(0, batch.num_steps - 1)
+        if not rows:
+            rows.append(Row("frame", [resize(paint_frame(batch.pixels[0, t]), (96, 96)) for t in shown]))
+            true = batch.require("masks")[0]
+            partners = {int(number): int(number) for number in true.unique() if number}
+            rows.append(Row("truth", [paint_objects(true[t], partners, (96, 96)) for t in shown]))
+        task = opened.task
+        if isinstance(task.core, WindowedCore):
+            task.eval_window = config_of(run)["data"]["init_args"]["num_frames"]
+        with torch.no_grad(), task.deterministic_sampling(batch, 0):
+            labels = slots_of(task)(batch)
+        name = type(task.core).__name__
+        add(name, labels, batch)
+        add(f"{name}, linked", linked_labels(labels), batch)
+    add("k-means,\nframe to frame", TRACKERS["k-means from frame to frame"][1](batch), batch)
+    return contact_sheet(rows, [f"t = {t}" for t in shown])
+
+
 def main() -> None:
     """Adds rows to the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--trackers", action="store_true", help="what learns nothing, on the videos of the first run")
+    parser.add_argument("--draw", type=int, metavar="CLIP")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    if given.draw is not None:
+        write_image(given.out.with_suffix(""), drawn(given.runs, given.draw))
+        return
     rows = pd.read_csv(given.out) if given.out.is_file() else pd.DataFrame(columns=["run", "camera"])
     for run in given.runs[:1] if given.trackers else given.runs:
         for camera in CAMERAS:

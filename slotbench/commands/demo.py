@@ -18,7 +18,8 @@ __all__ = ["CLIPS", "SEED", "main"]
 CLIPS, SEED = 4, 7
 """Clips that are drawn, and the seed of their simulation."""
 _HORIZON = 40  # frames that a roll-out predicts
-_SCORES = ("accuracy", "fg_ari/video/decoder", "psnr/frame", "rollout_mse", "rollout_frames_ahead")
+_SCORES = ("accuracy", "fg_ari/video/decoder", "miou/video/decoder", "ari/video/decoder")
+_SCORES += ("rollout_mse/first_8", "rollout_mse/first_20", "rollout_frames_ahead")
 
 
 def main(command: str, arguments: list[str]) -> int:

@@ -76,6 +76,7 @@ class RolloutTask(SlotTask, Predictor):
         """Says how roll-outs are made and scored: the arguments are those of subclasses, and `thresholds_in_test`."""
         check_choices(feedback=(feedback, Feedback))
         self.context, self.horizon, self.short_context = options.context, options.horizon, options.short_context
+        self._report_horizons = options.report_horizons
         frame = self.data_spec.target
         weights.check(frame, self.context + self.horizon)
         conditions.check(None if self.hides_frames else self.encoder, self.data_spec.input.num_actions)
@@ -108,8 +109,9 @@ class RolloutTask(SlotTask, Predictor):
 
     @property
     def reported(self) -> tuple[Score, ...]:
-        """Error, PSNR and SSIM of the roll-out; LPIPS and FVD of the test, or what they need."""
-        names = {"mse": f"error: MSE per pixel, {self.horizon} frames ahead", "psnr": "PSNR in dB", "ssim": "SSIM"}
+        """Error of the first frames, error, PSNR and SSIM of all; LPIPS and FVD of the test, or what they need."""
+        error = "error: MSE per pixel, {} frames ahead".format
+        names = {"mse": error(self.horizon), "psnr": "PSNR in dB", "ssim": "SSIM"}
         test: RolloutScores = self.scores_of("test")
         clips = test.groups.clips if test.groups else 0
         weighed = {
@@ -117,6 +119,11 @@ class RolloutTask(SlotTask, Predictor):
             "fvd": (f"FVD, in the test, of {clips} clips", self.metric_weights.fvd),
         }
         scores = [
+            Score(f"rollout_mse/first_{count}", error(count), higher_is_better=False)
+            for count in self._report_horizons
+            if count < self.horizon
+        ]
+        scores += [
             Score(f"rollout_{name}", label, higher_is_better=name != "mse")
             for name, label in names.items()
             if name in test.names

@@ -102,7 +102,10 @@ def test_a_score_of_each_step_stands_beside_baselines(data):
     assert {"val/loss", "val/rollout_mse", "val/rollout_mse/first_2", "val/rollout_psnr", "val/rollout_ssim"} <= {
         *scores
     }
-    assert any(name.startswith("val/baseline/") for name in scores)
+    first = task.headlines()[0]
+    assert (first.metric, first.higher_is_better) == ("val/rollout_mse/first_2", False)
+    black = "val/baseline/rollout_mse/black/first_2"
+    assert first.baselines["black"] == pytest.approx(float(scores[black]))
     assert task.pictures(batch_of(data))["rollouts"].ndim >= 3
 
 

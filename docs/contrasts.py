@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -122,13 +123,16 @@ def identity(name: str) -> pd.DataFrame:
     """Runs on long clips, "circling, 96/hota", and in every row the trackers, "TRACKER, circling, 96/hota"."""
     scores = pd.read_csv(RECORDS / name)
     columns = list(scores.columns[scores.columns.get_loc("frames") + 1 :])
-    long = scores.melt(["name", "run", "camera", "frames"], columns).dropna(subset="value")
+    about = ["name", "run", "training_frames", "way", "window"]
+    long = scores.melt([*about, "camera", "frames"], columns).dropna(subset="value")
     long["score"] = long["camera"] + ", " + long["frames"].astype(str) + "/" + long["variable"]
     is_run = long["run"].notna()
-    runs = long[is_run].pivot_table(index=["name", "run"], columns="score", values="value").reset_index()
+    runs = long[is_run].fillna({"window": math.inf}).astype({"training_frames": int})
+    runs = runs.pivot_table(index=about, columns="score", values="value")
     trackers = long[~is_run]
     beside = dict(zip(trackers["name"] + ", " + trackers["score"], trackers["value"], strict=True))
-    return runs.rename(columns={"name": "model.core"}).join(pd.DataFrame(beside, index=runs.index))
+    runs = runs.reset_index().rename(columns={"name": "model.core"})
+    return runs.join(pd.DataFrame(beside, index=runs.index))
 
 
 if __name__ == "__main__":

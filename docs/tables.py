@@ -206,15 +206,20 @@ def told(ends: tuple[float, float], scale: float = 1.0, digits: int = 0) -> str:
 
 
 def identity(frames: int, camera: str = "circling") -> str:
-    """Slots of cores, and trackers that learn nothing, on clips of so many frames."""
+    """Slots of cores, by their numbers and linked, and trackers that learn nothing, on clips of so many frames."""
     scores = pd.read_csv(RECORDS / "movi_like_identity.csv")
-    scores = scores[(scores["camera"] == camera) & (scores["frames"] == frames) & (scores["name"] != "true masks")]
-    scores = scores.assign(matched=1 - scores["misses"]).sort_values("run", kind="stable", na_position="last")
+    scores = scores[(scores["camera"] == camera) & (scores["frames"] == frames)]
+    scores = scores.assign(matched=1 - scores["misses"], window=scores["window"].fillna(math.inf))
     rows = []
-    for name, group in scores.groupby("name", sort=False):
+    known = ["name", "training_frames", "window", "way"]
+    for (name, trained, window, way), group in scores.groupby(known, sort=False, dropna=False):
         is_run = group["run"].notna().all()
-        name = {"OCSlotSSM": "OC-SlotSSM"}.get(name, name)
-        cells = [f"{name}, n = {len(group)}" if is_run else f"*{name}*"]
+        label = f"{name} of {trained:.0f} frames" if is_run else f"*{name}*"
+        label += ", linked" if way == "linked" else ""
+        # one that could read a window, and does not
+        whole = is_run and math.isinf(window) and (scores.loc[scores["name"] == name, "window"] < math.inf).any()
+        label += ", all frames so far" if whole else ""
+        cells = [f"{label}, n = {len(group)}" if is_run else label]
         for score, digits in {"hota": 3, "identity": 2, "matched": 2, "switches_per_object": 2}.items():
             values = group[score].dropna()
             spread = f" ± {values.std():.{digits}f}" if len(values) > 1 else ""

@@ -102,7 +102,7 @@ def test_the_kinds_that_can_be_listed_have_the_models_among_them(kinds):
 
 
 def test_a_video_of_the_size_of_the_training_is_read_as_an_array_and_as_a_tensor(tmp_path):
-    task = slotbench.from_pretrained("movi_like_psb")
+    task = slotbench.from_pretrained("movi_like_savi")
     video = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
     frames = VideoBatch.from_numpy(video).frames
     with torch.no_grad():

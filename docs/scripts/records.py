@@ -3,7 +3,7 @@
     python docs/scripts/records.py experiments/grids/studies/NAME.yaml --out experiments/grids/records/NAME.csv
 
 Facts of the runs, the settings in which they differ or that `--keep` names, and the scores of their validation. Runs
-that have not ended are left out. What the file has already stays, but for runs with the same grid and point.
+that have not ended are left out. A file that is there keeps its columns, and its runs but for those with the same grid and point.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def main() -> None:
     }
     made = pd.concat([pd.DataFrame(known), runs.settings[keys], scores.dropna(axis=1, how="all")], axis=1)
     if given.out.is_file():
-        made = pd.concat([pd.read_csv(given.out), made], ignore_index=True)
+        before = pd.read_csv(given.out)
+        made = pd.concat([before, made[made.columns.intersection(before.columns)]], ignore_index=True)
         made = made.drop_duplicates(["grid", "point"], keep="last")
     made.to_csv(given.out, index=False)
     print(f"{given.out}: {len(made)} runs, by {', '.join(keys)}")

@@ -45,7 +45,7 @@ def main(command: str, arguments: list[str]) -> int:
         (video,) = made_by(task, "videos", clips.map(lambda value: value[:1])).values()
         strips[f"{name}: {merits[0]}"] = video
     print(
-        f"\n{write_gif(given.out / 'demo.gif', stacked_strips(strips))}: a new clip of each, the best baseline beside"
+        f"\n{write_gif(given.out / 'demo.gif', stacked_strips(strips))}: a clip of each, the best baseline beside it"
     )
     name = next(iter(given.models or known))
     print(f'\nto use one: slotbench.from_pretrained("{name}"); its card: {known[name] / "README.md"}')
@@ -67,8 +67,6 @@ def _model(folder: Path, seed: int) -> tuple[Any, VideoBatch]:
     set_kernel(task, "torch")
     if hasattr(task, "horizon"):
         task.horizon = min(task.horizon, _HORIZON)
-    if hasattr(task, "temperature"):
-        task.temperature = 0.4  # at 0 nearly all codes are those of the background
     try:
         return task, new_clips(folder, CLIPS, seed)
     except DataFilesError as error:

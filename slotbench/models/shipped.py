@@ -10,9 +10,9 @@ __all__ = ["SUMMARIES", "listed", "shipped"]
 
 SUMMARIES = {
     "blinking_balls_slotssm": "SlotSSM recalls the first colour of each blinking ball",
-    "movi_like_psb": "PSB finds the objects of simulated 3-D videos without labels",
-    "movi_like_textured_steve": "STEVE (SAVi, and a decoder of codes) finds textured objects without labels",
-    "moving_mnist_convs5": "ConvS5 reads ten frames of moving digits and predicts those that follow",
+    "bouncing_balls_slotssm": "SlotSSM reads ten frames of balls that collide and predicts those that follow",
+    "movi_like_savi": "SAVi finds the objects of simulated 3-D videos without labels",
+    "moving_mnist_convs5": "ConvS5 reads forty frames of a moving digit and predicts those that follow",
 }
 
 _HERE = Path(__file__).parent

@@ -18,7 +18,7 @@ __all__ = ["CLIPS", "SEED", "main"]
 CLIPS, SEED = 4, 7
 """Clips that are drawn, and the seed of their simulation."""
 _HORIZON = 40  # frames that a roll-out predicts
-_SCORES = ("accuracy", "fg_ari/video/decoder", "miou/video/decoder", "ari/video/decoder")
+_SCORES = ("colour_accuracy", "miou/video/decoder", "/ari/video/decoder", "fg_ari/video/decoder")
 _SCORES += ("rollout_mse/first_8", "rollout_mse/first_20", "rollout_frames_ahead")
 
 
@@ -42,7 +42,7 @@ def main(command: str, arguments: list[str]) -> int:
         task, clips = _model(known[name], given.seed)
         for title, picture in made_by(task, "pictures", clips).items():
             print(f"  {write_image(given.out / f'{name}_{title}', picture)}")
-        (video,) = made_by(task, "videos", clips.map(lambda value: value[:1])).values()
+        (video,) = made_by(task, "videos", clips.map(lambda value: value[1:2])).values()
         strips[f"{name}: {merits[0]}"] = video
     print(
         f"\n{write_gif(given.out / 'demo.gif', stacked_strips(strips))}: a clip of each, the best baseline beside it"
@@ -75,14 +75,13 @@ def _model(folder: Path, seed: int) -> tuple[Any, VideoBatch]:
 
 
 def _merits(folder: Path) -> list[str]:
-    """Scores of the model's card, each beside the best baseline, if it has any; the first is its figure of merit."""
+    """Scores of the model's card, each beside the best baseline; the first is its figure of merit."""
     from slotbench.metric_info import score_text
 
     evaluation, found = read_json_object(folder / "record.json")["evaluation"], []
-    for headline in evaluation["headlines"]:
-        name, baselines = headline["metric"], headline["baselines"]
-        if name.endswith(_SCORES):
-            best = (max if headline["higher_is_better"] else min)(baselines, key=baselines.__getitem__, default=None)
-            beside = f" ({best}: {score_text(baselines[best])})" if best is not None else ""
-            found.append(f"{headline['label']} {score_text(evaluation['metrics'][name])}{beside}")
+    for headline in (one for score in _SCORES for one in evaluation["headlines"] if one["metric"].endswith(score)):
+        baselines = headline["baselines"]
+        best = (max if headline["higher_is_better"] else min)(baselines, key=baselines.__getitem__)
+        value = score_text(evaluation["metrics"][headline["metric"]])
+        found.append(f"{headline['label']} {value} ({best}: {score_text(baselines[best])})")
     return found

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from slotbench.commands.demo import CLIPS, SEED
+from slotbench.commands.demo import CLIPS, FRAMES, SEED
 from slotbench.models.clips import new_clips
 from slotbench.models.export import export_run
 
@@ -35,6 +35,7 @@ def main() -> None:
         parser.error(f"the card has no test of the rounded weights: slotbench test {given.run} --half")
     if given.clips:
         clips = new_clips(MODELS / given.name, CLIPS, SEED)
+        clips = clips.slice_time(0, min(FRAMES, clips.num_steps))
         frames = (clips.frames * 255).round().to(torch.uint8).movedim(2, -1)
         masks = clips.require("masks").to(torch.uint8)
         np.savez_compressed(MODELS / given.name / "clips.npz", frames=frames.numpy(), masks=masks.numpy())

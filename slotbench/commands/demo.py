@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CLIPS", "SEED", "main"]
 
-CLIPS, SEED = 4, 7
-"""Clips that are drawn, and the seed of their simulation."""
-_HORIZON = 40  # frames that a roll-out predicts
+CLIPS, SEED, FRAMES = 4, 7, 60
+"""Clips that are drawn, the seed of their simulation, and of a clip of a roll-out so many frames at most."""
 _SCORES = ("colour_accuracy", "miou/video/decoder", "/ari/video/decoder", "fg_ari/video/decoder")
 _SCORES += ("rollout_mse/first_8", "rollout_mse/first_20", "rollout_frames_ahead")
 
@@ -42,7 +41,7 @@ def main(command: str, arguments: list[str]) -> int:
         task, clips = _model(known[name], given.seed)
         for title, picture in made_by(task, "pictures", clips).items():
             print(f"  {write_image(given.out / f'{name}_{title}', picture)}")
-        (video,) = made_by(task, "videos", clips.map(lambda value: value[1:2])).values()
+        (video,) = made_by(task, "videos", clips.map(lambda value: value[2:3])).values()
         strips[f"{name}: {merits[0]}"] = video
     print(
         f"\n{write_gif(given.out / 'demo.gif', stacked_strips(strips))}: a clip of each, the best baseline beside it"
@@ -66,7 +65,7 @@ def _model(folder: Path, seed: int) -> tuple[Any, VideoBatch]:
     # compiling those of numba takes longer than all of this
     set_kernel(task, "torch")
     if hasattr(task, "horizon"):
-        task.horizon = min(task.horizon, _HORIZON)
+        task.horizon = min(task.horizon, FRAMES - task.context)
     try:
         return task, new_clips(folder, CLIPS, seed)
     except DataFilesError as error:

@@ -3,7 +3,8 @@
     python docs/scripts/records.py experiments/grids/studies/NAME.yaml --out experiments/grids/records/NAME.csv
 
 Facts of the runs, the settings in which they differ or that `--keep` names, and the scores of their validation. Runs
-that have not ended are left out. A file that is there keeps its columns, and its runs but for those with the same grid and point.
+that have not ended are left out. A file that is there keeps its columns, and its runs but for those with the same grid
+and point.
 """
 
 from __future__ import annotations

@@ -43,9 +43,7 @@ def main(command: str, arguments: list[str]) -> int:
             print(f"  {write_image(given.out / f'{name}_{title}', picture)}")
         (video,) = made_by(task, "videos", clips.map(lambda value: value[2:3])).values()
         strips[f"{name}: {merits[0]}"] = video
-    print(
-        f"\n{write_gif(given.out / 'demo.gif', stacked_strips(strips))}: a clip of each, the best baseline beside it"
-    )
+    print(f"\n{write_gif(given.out / 'demo.gif', stacked_strips(strips))}: a clip of each, the best baseline beside it")
     name = next(iter(given.models or known))
     print(f'\nto use one: slotbench.from_pretrained("{name}"); its card: {known[name] / "README.md"}')
     print("to train one: slotbench fit --config experiments/blinking_balls.yaml")

@@ -17,8 +17,10 @@ __all__ = ["CLIPS", "SEED", "main"]
 
 CLIPS, SEED, FRAMES = 4, 7, 60
 """Clips that are drawn, the seed of their simulation, and of a clip of a roll-out so many frames at most."""
-_SCORES = ("colour_accuracy", "miou/video/decoder", "/ari/video/decoder", "fg_ari/video/decoder")
-_SCORES += ("rollout_mse/first_8", "rollout_mse/first_20", "rollout_frames_ahead")
+_SCORES = (
+    *("colour_accuracy", "miou/video/decoder", "/ari/video/decoder", "fg_ari/video/decoder"),
+    *("rollout_mse/first_8", "rollout_mse/first_20", "rollout_frames_ahead"),
+)
 
 
 def main(command: str, arguments: list[str]) -> int:

@@ -21,6 +21,7 @@ from slotbench.metrics.contingency import contingency
 from slotbench.metrics.segmentation import pairwise_iou
 
 __all__ = [
+    "IN_VIDEO",
     "SLOT_COLOURS",
     "Colour",
     "Painted",
@@ -73,6 +74,9 @@ SLOT_COLOURS = np.array(
     dtype=np.uint8,
 )
 """A colour for each slot, reused in turn past the 24th. Each of the second twelve was chosen far from all before it."""
+
+IN_VIDEO = (128, 224)
+"""Limits of the longer side of an image in a video, in pixels, for `size_within`."""
 
 _BACKGROUND, _UNMATCHED = (45, 45, 45), (225, 225, 225)
 _OPACITY, _OUTLINE, _EMPTY = 0.6, 0.3, 0.85

@@ -10,7 +10,16 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from slotbench.figures.painting import Colour, Painted, paint_frame, paint_overlay, paint_slots, resize, size_within
+from slotbench.figures.painting import (
+    IN_VIDEO,
+    Colour,
+    Painted,
+    paint_frame,
+    paint_overlay,
+    paint_slots,
+    resize,
+    size_within,
+)
 from slotbench.figures.sheets import DIM, Entry, Row, contact_sheet, film_strip, legend
 from slotbench.interfaces import Decoded
 from slotbench.metrics.contingency import masks_to_labels
@@ -22,7 +31,7 @@ Baseline = tuple[str, Float[Tensor, "*batch horizon channels height width"]]
 
 _OVERLAY: tuple[Entry, ...] = (((0, 255, 0), "truth"), ((255, 0, 0), "prediction"), ((255, 255, 0), "both"))
 _MAX_CLIPS, _MAX_COLUMNS = 3, 10
-_PANEL, _CONTEXT, _BLACK, _WHITE = (128, 224), (240, 190, 60), (0, 0, 0), (230, 230, 230)
+_CONTEXT, _BLACK, _WHITE = (240, 190, 60), (0, 0, 0), (230, 230, 230)
 
 
 def rollout_sheet(
@@ -89,7 +98,7 @@ def rollout_video(
     context = len(true) - len(predicted)
     if context < 0:
         raise ValueError(f"{len(predicted)} predicted frames and {len(true)} true ones; expected at least as many true")
-    size = size_within(true, *_PANEL)
+    size = size_within(true, *IN_VIDEO)
     seen = [paint_frame(frame) for frame in true[:context]]
     shown = torch.cat([true[:context], predicted])
     panels = {

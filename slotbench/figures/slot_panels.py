@@ -10,6 +10,7 @@ from jaxtyping import Float, Integer, UInt8
 from torch import Tensor
 
 from slotbench.figures.painting import (
+    IN_VIDEO,
     Painted,
     evenly_spaced,
     match_slots,
@@ -33,7 +34,7 @@ Labels = Integer[Tensor, "time height width"]
 Strips = UInt8[np.ndarray, "time strip_height strip_width 3"]
 
 # shorter and longer limits of an image's longer side in pixels
-_ON_SHEET, _ON_LONG_SHEET, _IN_VIDEO, _LONG_SHEET_SLOTS = (96, 160), (64, 80), (128, 224), 12
+_ON_SHEET, _ON_LONG_SHEET, _LONG_SHEET_SLOTS = (96, 160), (64, 80), 12
 _FAINT = 0.1  # largest share of a slot that is not worth a row
 
 
@@ -154,7 +155,7 @@ def slot_strips(
         attended: the slot that wins each pixel by its attention.
     """
     images = {"frame": frames, "target": target, "reconstruction": reconstruction}
-    size = size_within(frames, *_IN_VIDEO)
+    size = size_within(frames, *IN_VIDEO)
     winners = {"slots": labels, "attention": attended, "k-means": clusters}
     panels = _overview(images, winners, true_masks, partners, size, range(len(frames)))
     return film_strip({name: np.stack(video) for name, video in panels.items()})

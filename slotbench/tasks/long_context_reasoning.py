@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import AdamW
 
-from slotbench.figures.painting import Painted, paint_classes, paint_slots, resize, size_within
+from slotbench.figures.painting import IN_VIDEO, Painted, paint_classes, paint_slots, resize, size_within
 from slotbench.figures.sheets import Row, contact_sheet, film_strip
 from slotbench.interfaces import DataSpec, Decoded, Reasoner, State, VideoBatch, detach_state
 from slotbench.metrics.balls import BallScores, last_colours_seen
@@ -27,8 +27,7 @@ from slotbench.tasks.slot_task import SlotTask
 
 __all__ = ["LongContextReasoning"]
 
-# of a video: limits of a panel's longer side in pixels, and for how many of its frames the context is shown
-_IN_VIDEO, _TICKS = (128, 224), 30
+_TICKS = 30  # frames of a video for which the context is shown
 
 
 class LongContextReasoning(SlotTask, Reasoner):
@@ -167,7 +166,7 @@ class LongContextReasoning(SlotTask, Reasoner):
     def videos(self, batch: VideoBatch) -> dict[str, np.ndarray]:
         """Of each clip, side by side: context frames, then the answer beside the target and a baseline, held longer."""
         frames, answers = self._shown(batch)
-        size, hold = size_within(torch.from_numpy(frames[0, 0, ..., 0]), *_IN_VIDEO), max(1, _TICKS // frames.shape[1])
+        size, hold = size_within(torch.from_numpy(frames[0, 0, ..., 0]), *IN_VIDEO), max(1, _TICKS // frames.shape[1])
         found = {}
         for i, context in enumerate(frames):
             unknown = [np.zeros_like(context[0])] * len(context)
